@@ -1,5 +1,5 @@
-// What most files of the project include, parsed once for all of them (ASSAY_PRECOMPILE). Every file includes what it uses
-// all the same: builds without this header, such as the preset clang, show where one does not.
+// What most files of the project include, parsed once for all of them (ASSAY_PRECOMPILE). Every file includes
+// what it uses all the same: builds without this header, such as the preset clang, show where one does not.
 #pragma once
 
 #include <fmt/format.h>

@@ -61,8 +61,8 @@ void unescape(std::string_view text, std::string_view where, const Each& each) {
   }
 }
 
-// An escaped byte stays escaped where it must be and is written out where it need not. Raw, the bytes of `syntax` mean
-// something, and so does a '!' in front of all: the name is excluded (matches, in case.hpp).
+// An escaped byte stays escaped where it must be and is written out where it need not. Raw, the bytes of
+// `syntax` mean something, and so does a '!' in front of all: the name is excluded (matches, in case.hpp).
 std::string spelt(std::string_view text, std::string_view reserved, std::string_view syntax,
                   std::string_view where) {
   std::string out;

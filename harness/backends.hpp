@@ -1,4 +1,5 @@
-// Which backends this build knows: the list that the build wrote beside the plug-ins, and plug-ins named by path.
+// Which backends this build knows: the list that the build wrote beside the plug-ins, and plug-ins named by
+// path.
 #pragma once
 
 #include <string>
@@ -27,18 +28,20 @@ struct BackendRow {
   BackendInfo info;
   std::string interpreter, worker;  // of Python files, for example; "" for those of assay-worker
 };
-// Throws InputError that names the row for one that lacks something, has another type, or a name that no case could give.
+// Throws InputError that names the row for one that lacks something, has another type, or a name that no case
+// could give.
 std::vector<BackendRow> parse_backend_list(std::string_view text, const std::string& where);
 
 // Reads backends.json from $ASSAY_BACKENDS, or from backends/ beside the program, or ../lib/assay/backends of
 // an installation. Throws InputError when there is none.
 std::vector<BackendInfo> known_backends();
 
-// A name as a case has it (harness/backend_names.hpp): "cpu", "onednn:threads=2", "./my_kernel.so", or "./my_kernels.py": a file that the
-// worker of the backend `python` loads, under the witness of that backend. A shared object by its path is watched by the
-// witness of the CPU, as the backend `example` is. The environment variable ASSAY_WITNESS names another witness of plug-ins by
-// path, or none ("": nobody watches). Throws InputError unknown_name (listing those known), or bad_value with the reason and what to
-// install when it was not built.
+// A name as a case has it (harness/backend_names.hpp): "cpu", "onednn:threads=2", "./my_kernel.so", or
+// "./my_kernels.py": a file that the worker of the backend `python` loads, under the witness of that backend.
+// A shared object by its path is watched by the witness of the CPU, as the backend `example` is. The
+// environment variable ASSAY_WITNESS names another witness of plug-ins by path, or none ("": nobody watches).
+// Throws InputError unknown_name (listing those known), or bad_value with the reason and what to install when
+// it was not built.
 struct BackendChoice {
   BackendInfo info;
   std::string options;

@@ -1,5 +1,5 @@
-// Memory of a run: what a case needs is known before it is tried, and jobs wait for one another rather than for the
-// kernel's out-of-memory killer.
+// Memory of a run: what a case needs is known before it is tried, and jobs wait for one another rather than
+// for the kernel's out-of-memory killer.
 #pragma once
 
 #include <condition_variable>
@@ -12,17 +12,20 @@
 namespace assay {
 
 // Bytes that judging the case takes at one time, in this process and its worker, from the shapes alone:
-//   inputs   4 (drawn) + encoded, once here and once in the shared memory, + 8 (decoded by the reference), per element
-//   outputs  8 (value) + 8 (limit) + 8 (got) per element, and their bytes in the shared memory and in each of two runs
-// An input fault or a corruption holds the inputs twice. Computed in floating point: shapes whose product no integer
-// holds are compared like all others.
+//   inputs   4 (drawn) + encoded, once here and once in the shared memory, + 8 (decoded by the reference),
+//   per element
+//   outputs  8 (value) + 8 (limit) + 8 (got) per element, and their bytes in the shared memory and in each of
+//   two runs
+// An input fault or a corruption holds the inputs twice. Computed in floating point: shapes whose product no
+// integer holds are compared like all others.
 double bytes_needed(const Case& c);
 
-// What the case weighs among others of its op where time is shared out: its bytes, and 1 MiB for what every case costs.
+// What the case weighs among others of its op where time is shared out: its bytes, and 1 MiB for what every
+// case costs.
 double weight_of(const Case& c);
 
-// What this process may still take: the least of the machine's available memory, the limit of its control group less
-// what that uses, and RLIMIT_AS.
+// What this process may still take: the least of the machine's available memory, the limit of its control
+// group less what that uses, and RLIMIT_AS.
 double bytes_available();
 
 // "1.5 GiB", "312 MiB".

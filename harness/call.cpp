@@ -9,8 +9,9 @@ namespace {
 // page.
 constexpr std::int64_t kGapBytes = 64;
 
-// Rows dense; on the outermost axis of more than one entry, n entries lie so far apart that the last begins just
-// beyond 2^32 units (elements, blocks) and a middle one beyond 2^31. Memory is needed for the rows alone.
+// Rows dense; on the outermost axis of more than one entry, n entries lie so far apart that the last begins
+// just beyond 2^32 units (elements, blocks) and a middle one beyond 2^31. Memory is needed for the rows
+// alone.
 void set_far_strides(BufferPlane& plane) {
   const std::size_t rank = plane.shape.size();
   const std::int64_t elements = element_count(plane.shape);

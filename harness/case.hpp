@@ -2,9 +2,11 @@
 //
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
 //   key    = an attribute of the op | fill | fault | seed | layout | backend | variant | after
-//   after  = "line; line ..."     in double quotes: calls that the same process of the backend gets before this one
-// In a value of `backend`, a comma in front of key=value belongs to the backend's options; there and in `variant`, %20
-// stands for a blank (harness/backend_names.hpp). A line has at most 65,536 cases, a value at most 4096 bytes.
+//   after  = "line; line ..."     in double quotes: calls that the same process of the backend gets before
+//   this one
+// In a value of `backend`, a comma in front of key=value belongs to the backend's options; there and in
+// `variant`, %20 stands for a blank (harness/backend_names.hpp). A line has at most 65,536 cases, a value at
+// most 4096 bytes.
 //
 // Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No
 // tolerance can be written in a case: limits are derived.
@@ -53,19 +55,21 @@ struct CaseSet {
 CaseSet parse_case(std::string_view text, std::string_view where = "case");
 // The number of cases that a line stands for; 2^64 - 1 when there are more.
 std::uint64_t case_count(const CaseSet& set);
-// Throws InputError for more cases than a line may have, for a bad value, and for tensors that no process can address.
+// Throws InputError for more cases than a line may have, for a bad value, and for tensors that no process can
+// address.
 std::vector<Case> expand(const CaseSet& set, std::string_view where = "case");
 
-// Whether a key is every op's (fill, seed, backend), no attribute; and the one spelling of a value of such a key (seed=08 is
-// seed=8). Throws InputError bad_value.
+// Whether a key is every op's (fill, seed, backend), no attribute; and the one spelling of a value of such a
+// key (seed=08 is seed=8). Throws InputError bad_value.
 bool is_reserved(std::string_view key);
 std::string spelt_value(std::string_view key, const std::string& value, std::string_view where);
 
 // Whether a case lies in a set: for every key of the set the case has one of its values or, where they are
 // written with a '!' (dtype=!f32,!bf16), none of them. The op "*" matches any op.
 bool matches(const CaseSet& set, const Case& c);
-// Brings the values of a set that cases are matched against to the spelling that cases have (rows=08 is rows=8). Throws
-// InputError bad_value for a value that no case can have, and for values with and without '!' in one key.
+// Brings the values of a set that cases are matched against to the spelling that cases have (rows=08 is
+// rows=8). Throws InputError bad_value for a value that no case can have, and for values with and without '!'
+// in one key.
 void make_matchable(CaseSet& set, std::string_view where);
 
 }  // namespace assay

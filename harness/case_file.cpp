@@ -93,8 +93,9 @@ class Taken {
   std::string where_;
 };
 
-// The bytes of a tensor that somebody else wrote, as a plane of the case has them: as many elements in the same order,
-// whatever the shape, and of the same type; indices of 64 bits become those of 32 that the case has.
+// The bytes of a tensor that somebody else wrote, as a plane of the case has them: as many elements in the
+// same order, whatever the shape, and of the same type; indices of 64 bits become those of 32 that the case
+// has.
 std::vector<std::byte> as_plane(const StoredTensor& tensor, const PlaneSpec& plane,
                                 const std::string& where) {
   const StoredTensor wanted = stored_as(plane);

@@ -84,7 +84,8 @@ TEST(CaseGrammar, a_gap_matches_the_cases_in_its_set_only) {
   EXPECT_FALSE(matches(parse_case("* backend=onednn dtype=!f32,!f16"), c));
 }
 
-// Printing an expanded case and parsing it again is the identity, for any op and any attribute values that it takes.
+// Printing an expanded case and parsing it again is the identity, for any op and any attribute values that it
+// takes.
 RC_GTEST_PROP(CaseGrammar, parse_and_print_are_a_fixed_point, ()) {
   static const std::vector<std::string> kLines = {
       "softmax rows=1,7 cols=1,64 dtype=f32,bf16 mask=none,causal sinks=no,yes softcap=0,30.5",

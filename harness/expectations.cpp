@@ -83,7 +83,8 @@ double tail(std::size_t k, std::size_t n, double p) {
 
 // Whether one more finding is no more than the rate lets expect of the cases so far.
 bool is_within_rate(const Expectation& e) {
-  // Derivation: the probability that a finding of just this rate is called more frequent, one run in 10,000, as the header says.
+  // Derivation: the probability that a finding of just this rate is called more frequent, one run in 10,000,
+  // as the header says.
   constexpr double kChance = 1e-4;
   return e.rate == 1 || tail(e.confirmed + 1, e.cases, e.rate) > kChance;
 }

@@ -3,15 +3,17 @@
 // an expectation that a run no longer confirms is itself a finding, so that the list cannot outlive its
 // reasons.
 //
-//   verdict[,verdict] op key=value[,value] ... # reason  op may be *; several verdicts: which of them is a matter of chance
+//   verdict[,verdict] op key=value[,value] ... # reason  op may be *; several verdicts: which of them is a
+//   matter of chance
 //   unsupported softmax backend=onednn dtype=f16 # oneDNN 2 has no f16 on a CPU
 //   wrong attention backend=./mine.so window=!0 @ratio=20 @owner=anna @until=2027-01-31 # issue 12
 //
-// Before the #: @ratio is the largest error / limit that is explained, so that a known finding of 2 x does not hide one of
-// 1000 x; @owner is told with the reason; after the day @until nothing is explained any more, and the line is stale. @rate=0.1
-// is of a finding that comes by chance, in so large a share of the cases: as many are explained as that lets expect (more of
-// them, one run in 10,000), and none is no reason to take the line out. @machine=no-avx512 says on which machines it comes up:
-// on any other it does not, and that is no reason either.
+// Before the #: @ratio is the largest error / limit that is explained, so that a known finding of 2 x does
+// not hide one of 1000 x; @owner is told with the reason; after the day @until nothing is explained any more,
+// and the line is stale. @rate=0.1 is of a finding that comes by chance, in so large a share of the cases: as
+// many are explained as that lets expect (more of them, one run in 10,000), and none is no reason to take the
+// line out. @machine=no-avx512 says on which machines it comes up: on any other it does not, and that is no
+// reason either.
 #pragma once
 
 #include <limits>
@@ -39,15 +41,16 @@ struct Expectation {
   std::string verdicts() const;
 };
 
-// Throws InputError for a line that does not parse, names no verdict, gives no reason, or has a value that no case has.
-// `today` is a day as in @until; "" is before all of them.
+// Throws InputError for a line that does not parse, names no verdict, gives no reason, or has a value that no
+// case has. `today` is a day as in @until; "" is before all of them.
 std::vector<Expectation> parse_expectations(std::string_view text, const std::string& where,
                                             const std::string& today = "");
 // Read today, in UTC.
 std::vector<Expectation> read_expectations(const std::string& path);
 // Whether the expectation is of this case, and says what the verdict says.
 bool explains(const Expectation& e, const Case& c, const Verdict& verdict);
-// The line that explains a finding and no other case: every attribute of the case, @ratio at twice the ratio found.
+// The line that explains a finding and no other case: every attribute of the case, @ratio at twice the ratio
+// found.
 std::string expectation_line(const Case& c, const Verdict& verdict, const std::string& reason);
 // Marks the verdict as expected when one of the list says so, and counts.
 void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict);

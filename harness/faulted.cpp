@@ -56,9 +56,10 @@ void set(CaseResult& r, Status status, std::string summary) {
   r.verdict.summary = std::move(summary);
 }
 
-// `contain` and `conceal`: the elements that the fault does not reach keep their bits. One whose truth is another finite
-// number with the fault (a format without NaN stores something else) is neither reached nor kept. A kernel that is not deterministic
-// gives other bits without a fault as well: its elements are held to their limits alone, which they are within by now.
+// `contain` and `conceal`: the elements that the fault does not reach keep their bits. One whose truth is
+// another finite number with the fault (a format without NaN stores something else) is neither reached nor
+// kept. A kernel that is not deterministic gives other bits without a fault as well: its elements are held to
+// their limits alone, which they are within by now.
 void check_bits(CaseResult& r, Requirement requirement, const Run& faulted, const Run& clean,
                 const std::vector<Truth>& truths, const std::vector<Truth>& clean_truths) {
   std::size_t reached = 0, kept = 0;

@@ -1,4 +1,5 @@
-// The judge's path for a case with a fault: once without it, once with it, and the fault's requirement over both.
+// The judge's path for a case with a fault: once without it, once with it, and the fault's requirement over
+// both.
 #pragma once
 
 #include "harness/judge.hpp"

@@ -28,11 +28,13 @@ struct Inputs {
 // A pure function of case.inputs(). Throws InputError.
 Inputs make_inputs(const Case& c, const InputLists& lists);
 
-// Throws InputError for a fill or a fault that is none. A file is read whole, and the reference asked for its truth: what is
-// damaged, an expert or a page that there is not, a scale that is none, is told before a kernel is given it and blamed for it.
+// Throws InputError for a fill or a fault that is none. A file is read whole, and the reference asked for its
+// truth: what is damaged, an expert or a page that there is not, a scale that is none, is told before a
+// kernel is given it and blamed for it.
 void check_inputs(const Case& c, const InputLists& lists);
 
-// Whether make_inputs() would make a case with its fault. Of many cases: what cases of other faults share is made once.
+// Whether make_inputs() would make a case with its fault. Of many cases: what cases of other faults share is
+// made once.
 class FaultSites {
  public:
   explicit FaultSites(const InputLists& lists);

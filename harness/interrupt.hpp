@@ -1,5 +1,5 @@
-// What ends a run before its end: SIGINT, SIGTERM and SIGHUP stop it in good order (workers are killed, reports are
-// written and marked incomplete); a second signal ends the program at once.
+// What ends a run before its end: SIGINT, SIGTERM and SIGHUP stop it in good order (workers are killed,
+// reports are written and marked incomplete); a second signal ends the program at once.
 #pragma once
 
 namespace assay {

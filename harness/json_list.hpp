@@ -1,5 +1,5 @@
-// Lists in JSON that the build writes: an array of objects, read member by member. Whatever a member is not, the message
-// names with the list, the row and what is allowed.
+// Lists in JSON that the build writes: an array of objects, read member by member. Whatever a member is not,
+// the message names with the list, the row and what is allowed.
 #pragma once
 
 #include <cstdint>

@@ -72,8 +72,8 @@ std::string refused_scale(const Encoded& output) {
   }
 }
 
-// Numbers first, then the path: a wrong result by a wrong path is wrong. A kernel that may give other bits each time
-// is judged on both runs.
+// Numbers first, then the path: a wrong result by a wrong path is wrong. A kernel that may give other bits
+// each time is judged on both runs.
 Verdict judge_run(const Case& c, const Contract& contract, const Inputs& inputs,
                   const std::vector<Truth>& truths, const RunResult& run, const PathFinding& path,
                   double* seconds) {

@@ -76,7 +76,8 @@ struct Judge {
   Workers& workers;
   JudgeOptions options = {};
 
-  // Inputs with a fault (reference/inputs/fault.hpp) are run with and without it, and judged by the fault's requirement.
+  // Inputs with a fault (reference/inputs/fault.hpp) are run with and without it, and judged by the fault's
+  // requirement.
   CaseResult judge(const Case& c) const;
   // What a result of this judge was compared with; it must have a contract.
   const std::vector<Truth>& truths_of(const CaseResult& result) const;
@@ -90,8 +91,8 @@ struct Judge {
 // One case with inputs and truths of its own, behind the calls of its `after`.
 CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers, JudgeOptions options = {});
 
-// Outputs that were left, as numbers against their truths: pass, wrong, or distrust. Adds the time that decoding them
-// took to *seconds.
+// Outputs that were left, as numbers against their truths: pass, wrong, or distrust. Adds the time that
+// decoding them took to *seconds.
 Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, const TensorSet& outputs,
                       double* seconds = nullptr);
 // The same where later outputs may depend on earlier ones as they were stored (Op::truth_given).

@@ -73,8 +73,8 @@ std::vector<Truth> truths(const LawCall& call, const Ran& ran) {
                           Contract::parse(ran.contract, call.c.op->contract));
 }
 
-// Whether the reference keeps the relation on these very inputs: where it does not (scales that are stored for groups of
-// rows), it is none, and nobody is accused.
+// Whether the reference keeps the relation on these very inputs: where it does not (scales that are stored
+// for groups of rows), it is none, and nobody is accused.
 bool holds_in_truth(const SharedRanges& pieces, const std::vector<Truth>& ta, const std::vector<Truth>& tb) {
   for (std::size_t n = 0; n < pieces.size(); ++n)
     for (const SharedRange& p : pieces[n])
@@ -88,8 +88,8 @@ bool holds_in_truth(const SharedRanges& pieces, const std::vector<Truth>& ta, co
   return true;
 }
 
-// Whether two results are no farther from each other, less what the reference says that they are, than both limits together. Where
-// the reference says nothing, or no number, no kernel is asked.
+// Whether two results are no farther from each other, less what the reference says that they are, than both
+// limits together. Where the reference says nothing, or no number, no kernel is asked.
 bool parts_as_the_reference(const SharedRanges& pieces, const Ran& a, const std::vector<Truth>& ta,
                             const Ran& b, const std::vector<Truth>& tb) {
   for (std::size_t n = 0; n < pieces.size(); ++n)
@@ -204,8 +204,8 @@ class Check {
                            : "every bit is the same, and the two calls multiply other operands";
   }
 
-  // Between two neighbouring points, one of which agrees with the whole and one of which does not, something changes; what
-  // lies between them is halved until the two are one apart.
+  // Between two neighbouring points, one of which agrees with the whole and one of which does not, something
+  // changes; what lies between them is halved until the two are one apart.
   void find_changes(const std::map<std::int64_t, bool>& agrees) {
     if (agrees.empty()) return;
     for (auto at = agrees.begin(), next = std::next(at); next != agrees.end(); at = next++) {

@@ -1,13 +1,14 @@
-// Laws: relations between calls of one kernel that need no reference. A row of a batch alone and among others, a prefill in
-// one piece and in two, the same keys on other pages: mathematically the same, and bit for bit the same only for a kernel
-// whose order of summation does not look at what else is in the call.
+// Laws: relations between calls of one kernel that need no reference. A row of a batch alone and among
+// others, a prefill in one piece and in two, the same keys on other pages: mathematically the same, and bit
+// for bit the same only for a kernel whose order of summation does not look at what else is in the call.
 //
 //   bitwise        the elements that must agree have the same bits in every call that was made
-//   within limits  some differ, each by no more than both limits together: what the declared arithmetic allows
+//   within limits  some differ, each by no more than both limits together: what the declared arithmetic
+//   allows
 //   broken         some differ by more: at least one of the two results is wrong
 //
-// A backend promises a law in its declaration, by its name: promises "batch=bitwise". A promised law that is not bitwise,
-// and any law that is broken, is the verdict `law`. Everything else is a fact.
+// A backend promises a law in its declaration, by its name: promises "batch=bitwise". A promised law that is
+// not bitwise, and any law that is broken, is the verdict `law`. Everything else is a fact.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +36,16 @@ struct Relation {
   SharedRanges pieces;               // which of its output elements stand for which of the first call's
   std::vector<LawCall> before = {};  // made in front of it, in the same process
   bool restart = false;              // a new process first
-  // The calls do not compute the same: their results are as far apart as the reference says that they are, within both
-  // limits. Results that are closer break that as those that are farther do.
+  // The calls do not compute the same: their results are as far apart as the reference says that they are,
+  // within both limits. Results that are closer break that as those that are farther do.
   bool parts = false;
 };
 
 struct Law {
   std::string_view name;
   std::string_view says;  // one line
-  // The relations that a case has: whole numbers, in ascending order. Empty where the law says nothing of the case.
+  // The relations that a case has: whole numbers, in ascending order. Empty where the law says nothing of the
+  // case.
   std::vector<std::int64_t> (*points)(const LawCall&);
   // Throws InputError where the case has no such relation after all.
   Relation (*make)(const LawCall&, std::int64_t point, const InputLists&);

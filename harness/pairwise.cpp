@@ -101,7 +101,8 @@ class Pairwise::Cover {
     return valid;
   }
 
-  // Of each list of candidates the first that is valid; nothing where none is. The lists are asked side by side.
+  // Of each list of candidates the first that is valid; nothing where none is. The lists are asked side by
+  // side.
   std::vector<std::optional<Choice>> first_valid(const std::vector<std::vector<Choice>>& lists) const {
     std::vector<std::optional<Choice>> found(lists.size());
     for (std::size_t from = 0;; from += kAskedAtOnce) {
@@ -117,7 +118,8 @@ class Pairwise::Cover {
     }
   }
 
-  // A valid choice for each value: the base with it, or that with one more change, or with two values that have one.
+  // A valid choice for each value: the base with it, or that with one more change, or with two values that
+  // have one.
   void find_witnesses() {
     std::vector<Choice> singles;
     for (std::size_t a = 0; a < all_.size(); ++a) singles.push_back(with(problem_.base, a));
@@ -146,8 +148,8 @@ class Pairwise::Cover {
     std::optional<std::size_t> change =
         {};  // the second change that the last of them was had by: tried first
   };
-  // Of all kinds of refusal side by side: one value is looked for among all changes, and what it was had by is tried with all
-  // others of its kind; those that are left are looked for a few at a time.
+  // Of all kinds of refusal side by side: one value is looked for among all changes, and what it was had by
+  // is tried with all others of its kind; those that are left are looked for a few at a time.
   void find_second_changes(std::map<std::pair<std::size_t, std::string>, Alike>& refused,
                            const std::vector<Choice>& singles) {
     for (;;) {
@@ -252,8 +254,8 @@ class Pairwise::Cover {
     return values;
   }
 
-  // Puts values into the other factors, those that cover most pairs that are still open, as long as each test stays valid:
-  // one factor after the other, all drafts side by side.
+  // Puts values into the other factors, those that cover most pairs that are still open, as long as each test
+  // stays valid: one factor after the other, all drafts side by side.
   void widen(std::vector<Draft>& drafts) {
     const std::size_t steps = drafts.empty() ? 0 : drafts.front().order.size();
     for (std::size_t step = 0; step < steps; ++step) {

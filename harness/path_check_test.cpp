@@ -1,4 +1,5 @@
-// The path check: a dead path is a fallback, its live counterpart is none, and a witness outranks the backend's word.
+// The path check: a dead path is a fallback, its live counterpart is none, and a witness outranks the
+// backend's word.
 #include "harness/path_check.hpp"
 
 #include <gtest/gtest.h>

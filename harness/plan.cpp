@@ -22,7 +22,8 @@ std::regex compile_filter(const std::string& filter) {
                      fmt::format("--filter of {} bytes; allowed: at most {}", filter.size(), kLongest));
   auto how = std::regex::ECMAScript;
 #ifdef __GLIBCXX__
-  // Without back references, in time linear in the line and on a stack that does not grow with it: (a*)*b ends.
+  // Without back references, in time linear in the line and on a stack that does not grow with it: (a*)*b
+  // ends.
   how |= std::regex_constants::__polynomial;
 #endif
   try {
@@ -43,8 +44,8 @@ std::vector<std::string> chosen_backends(const PlanOptions& options, const std::
   return names;
 }
 
-// Where a case that names a backend may run: there, if --backend names it too or nobody said --backend. Options that the
-// case leaves open are those of --backend.
+// Where a case that names a backend may run: there, if --backend names it too or nobody said --backend.
+// Options that the case leaves open are those of --backend.
 std::vector<std::string> required_backends(const std::string& required,
                                            const std::vector<std::string>& given) {
   if (given.empty()) return {required};

@@ -1,5 +1,5 @@
-// What a backend promises of a call beside its arithmetic: the text `promises` of its declaration (backends/assay_backend.h), blank-separated
-// key=word, each key of the table at most once.
+// What a backend promises of a call beside its arithmetic: the text `promises` of its declaration
+// (backends/assay_backend.h), blank-separated key=word, each key of the table at most once.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Promises {
 
   bool law(std::string_view name) const;
 };
-// Throws InputError: unknown_name for a key that the table lacks, bad_value for another word, or a key that stands twice.
+// Throws InputError: unknown_name for a key that the table lacks, bad_value for another word, or a key that
+// stands twice.
 Promises parse_promises(std::string_view text);
 // The same of a declaration, whose text is not to be trusted: false, and why, where it cannot be read.
 bool read_promises(std::string_view declared, Promises& promises, std::string& why);

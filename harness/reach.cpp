@@ -107,7 +107,8 @@ class Nearest {
 
  private:
   bool possible(const Choice& c) const { return !problem_.possible || problem_.possible(c); }
-  // The size that makes one value possible, alone beside those of `start`: its factor and value. Looked for once.
+  // The size that makes one value possible, alone beside those of `start`: its factor and value. Looked for
+  // once.
   std::optional<std::array<std::size_t, 2>> size_for(const Choice& start, std::size_t factor,
                                                      std::size_t value) {
     const auto [at, missing] = sizes_.try_emplace({factor, value});

@@ -97,7 +97,8 @@ struct Summary {
   bool green() const;
   // "all green", "not green", or "nothing was judged": the headline of every report.
   std::string_view headline() const;
-  // "1,956 judged, 12 show nothing, 2,490 not run": of all cases, in every report; what is left are findings without outputs.
+  // "1,956 judged, 12 show nothing, 2,490 not run": of all cases, in every report; what is left are findings
+  // without outputs.
   std::string coverage() const;
 };
 

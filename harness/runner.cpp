@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long the history of one finding is looked for.
 constexpr std::chrono::seconds kHistoryLimit{30};
-// The share of what is available that a run takes: the rest is for the workers' own code and the reference's temporaries.
+// The share of what is available that a run takes: the rest is for the workers' own code and the reference's
+// temporaries.
 constexpr double kMemoryShare = 0.8;
 
 CaseResult not_run(const Case& c, Status status, std::string summary) {
@@ -39,8 +40,8 @@ bool may_depend_on_history(Status s) {
          s != Status::suspect && s != Status::too_big && s != Status::impossible;
 }
 
-// Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its device. What was
-// not there again says nothing of the next one of its kind.
+// Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its
+// device. What was not there again says nothing of the next one of its kind.
 class Repeats {
  public:
   enum class Effort : std::uint8_t { none, alone, with_history };
@@ -152,8 +153,9 @@ class Job {
     return r;
   }
 
-  // Makes the finding again in new processes, with ever more of what the one had been given in which it was made. What is there
-  // again neither alone nor behind calls of the same kernel alone is not this case's: it keeps the verdict of a new process.
+  // Makes the finding again in new processes, with ever more of what the one had been given in which it was
+  // made. What is there again neither alone nor behind calls of the same kernel alone is not this case's: it
+  // keeps the verdict of a new process.
   void find_history(const std::vector<std::string>& calls, bool with_history, const Judge& judge,
                     CaseResult& r) {
     const CaseResult as_found = r;

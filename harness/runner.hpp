@@ -1,4 +1,5 @@
-// Runs a plan: several jobs side by side. What a case does ends that case alone; what it needs is known before it is tried.
+// Runs a plan: several jobs side by side. What a case does ends that case alone; what it needs is known
+// before it is tried.
 #pragma once
 
 #include <functional>

@@ -22,7 +22,8 @@ struct Safetensors {
   std::map<std::string, StoredTensor> tensors;
 };
 
-// Strict: each name once, and no byte that belongs to no tensor or to two. Throws InputError that begins with `where`.
+// Strict: each name once, and no byte that belongs to no tensor or to two. Throws InputError that begins with
+// `where`.
 Safetensors parse_safetensors(std::string_view bytes, const std::string& where);
 
 // The tensors in the order given.

@@ -58,7 +58,8 @@ Timed prepared(const Case& c, Workers& workers, const InputLists& lists, const S
       call.bytes += static_cast<double>(plane.bytes);
       for (const ByteRange& unused : plane.unused) call.bytes -= static_cast<double>(unused.count);
     }
-  // The first run is not timed: it maps memory and fills caches. What it notes of temporary memory is traffic.
+  // The first run is not timed: it maps memory and fills caches. What it notes of temporary memory is
+  // traffic.
   const RunResult warm = backend.worker->run(call.request);
   if (warm.status != RunStatus::done)
     throw NotRun{fmt::format("{}: {}: {}", c.line(), to_string(warm.status), warm.reason)};
@@ -93,7 +94,8 @@ std::string times(const SpeedSide& s) {
   return text;
 }
 
-// Where the two straight lines through (low, t) and (high, t) meet: from there on the one with the smaller slope is faster.
+// Where the two straight lines through (low, t) and (high, t) meet: from there on the one with the smaller
+// slope is faster.
 std::string break_even(const SpeedResult& r) {
   if (r.pair.attribute.empty()) return "";
   const double low = std::strtod(r.pair.low.c_str(), nullptr),

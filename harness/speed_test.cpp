@@ -21,7 +21,8 @@ int repetitions(int of_a_night, int of_a_day) {
   return std::getenv("ASSAY_NIGHTLY") != nullptr ? of_a_night : of_a_day;
 }
 
-// How many of so many comparisons of a case with its partner, each with orders of its own, find the case slower.
+// How many of so many comparisons of a case with its partner, each with orders of its own, find the case
+// slower.
 int found(const std::string& line, const std::string& than, int times, const std::string& over = "") {
   const auto known = ::assay::known_backends();
   ::assay::Workers workers(known);

@@ -19,7 +19,8 @@ namespace {
 constexpr double kMostWork = 3e7;         // output elements times the longest axis that is summed over
 constexpr double kMostElements = 3e6;     // of all tensors
 constexpr std::size_t kMostAsked = 2500;  // declarations until a line is given up
-// An element of a tensor is drawn, encoded, decoded and compared; a term of a sum is a few operations of the reference.
+// An element of a tensor is drawn, encoded, decoded and compared; a term of a sum is a few operations of the
+// reference.
 constexpr double kTermPerElement = 0.3;
 
 // What `all` stands for.
@@ -78,7 +79,8 @@ double elements(const Case& c) {
   for (const auto& t : c.op->tensors(c.attributes)) sum += static_cast<double>(element_count(t.shape));
   return sum;
 }
-// What the reference computes is about the outputs' elements times the longest sum: an attribute that is no axis of them.
+// What the reference computes is about the outputs' elements times the longest sum: an attribute that is no
+// axis of them.
 double work(const Case& c) {
   double outputs = 0, longest = 1;
   Shape axes;
@@ -239,7 +241,8 @@ std::optional<Case> StrangerLine::case_of(const Choice& choice) const {
   }
 }
 
-// The choice with the base's sizes, and without what a fault does not ask for. A size of at most kFew is one that it may ask
+// The choice with the base's sizes, and without what a fault does not ask for. A size of at most kFew is one
+// that it may ask
 // for: another head, a second column, pages at all.
 Choice StrangerLine::plain_sizes(Choice choice) const {
   constexpr double kFew = 2;
@@ -258,8 +261,9 @@ Choice StrangerLine::plain_sizes(Choice choice) const {
   return choice;
 }
 
-// Most faults are refused only when the inputs are made. It is the formats and words that decide: they are made for plain
-// sizes, once; what a case's own sizes forbid beyond that the run finds out, and leaves the case out.
+// Most faults are refused only when the inputs are made. It is the formats and words that decide: they are
+// made for plain sizes, once; what a case's own sizes forbid beyond that the run finds out, and leaves the
+// case out.
 bool StrangerLine::can_be_made(const Choice& choice) {
   std::optional<Case> c = case_of(plain_sizes(choice));
   if (!c) c = case_of(choice);
@@ -268,8 +272,9 @@ bool StrangerLine::can_be_made(const Choice& choice) {
   return at->second;
 }
 
-// Of each choice the reason why it is not taken, "" where it is; nothing for one that is impossible, or larger than the line
-// allows. The backend is asked before inputs are made: that costs less. Nothing of it depends on the fill.
+// Of each choice the reason why it is not taken, "" where it is; nothing for one that is impossible, or
+// larger than the line allows. The backend is asked before inputs are made: that costs less. Nothing of it
+// depends on the fill.
 std::vector<std::optional<std::string>> StrangerLine::refusals(std::span<const Choice> choices) {
   std::vector<Choice> plain(choices.begin(), choices.end());
   std::vector<Case> cases;
@@ -291,7 +296,8 @@ std::vector<std::optional<std::string>> StrangerLine::refusals(std::span<const C
   return found;
 }
 
-// As refusals(), "" for what is taken; without the values' own names, so that one reason for many formats is one.
+// As refusals(), "" for what is taken; without the values' own names, so that one reason for many formats is
+// one.
 std::vector<std::string> StrangerLine::reasons(std::span<const Choice> choices) {
   std::vector<std::string> found;
   const auto all = refusals(choices);

@@ -1,4 +1,5 @@
-// One line of a list of factors (strangers.hpp), for one backend: its factors, what of them the backend takes, and its cases.
+// One line of a list of factors (strangers.hpp), for one backend: its factors, what of them the backend
+// takes, and its cases.
 #pragma once
 
 #include <cstdint>

@@ -77,8 +77,8 @@ GeneratedSuite generate(const std::vector<SuiteLine>& factors, const StrangerSui
 
 namespace {
 
-// A formula's own line: the sizes of its example and others around them, every format and word, inputs that aim at sums, ends
-// and ranges.
+// A formula's own line: the sizes of its example and others around them, every format and word, inputs that
+// aim at sums, ends and ranges.
 std::string line_of(const formula::FormulaOp& f) {
   const Op& o = f.op();
   const Attributes example = Attributes::complete(o.attributes, example_of(o));

@@ -1,10 +1,13 @@
-// A suite for one backend, made from what it says it takes: lists of factors (cases/suites/strangers.factors), covered
-// pairwise. A line of such a list looks like a case line, and its sets are combined in pairs instead of multiplied:
+// A suite for one backend, made from what it says it takes: lists of factors
+// (cases/suites/strangers.factors), covered pairwise. A line of such a list looks like a case line, and its
+// sets are combined in pairs instead of multiplied:
 //
 //   op key=value,value ...    the first value of each key is the plainest
-//   key=all                   a format: all formats; fill, fault: all that the op can have; variant: all of the backend
+//   key=all                   a format: all formats; fill, fault: all that the op can have; variant: all of
+//   the backend
 //   key=@key                  those of the models that are served (harness/model_shapes.hpp)
-//   key=4..900                one integer between the two, drawn by the seed, small ones as often as large ones
+//   key=4..900                one integer between the two, drawn by the seed, small ones as often as large
+//   ones
 //
 // Whatever the backend does not take, and whatever is impossible in itself, is in no case.
 #pragma once
@@ -30,8 +33,8 @@ struct StrangerSuite {
 };
 
 struct GeneratedSuite {
-  // One case each, with its backend. In rounds: a few of each line of the list, those first that cover most pairs; within
-  // a round the cheap ones first.
+  // One case each, with its backend. In rounds: a few of each line of the list, those first that cover most
+  // pairs; within a round the cheap ones first.
   std::vector<SuiteLine> lines;
   std::vector<std::string> ops;        // that the backend takes
   std::size_t asked = 0, waits = 0;    // declarations, and how often answers were waited for
@@ -46,7 +49,8 @@ std::string stranger_purpose();
 GeneratedSuite generate_suite(const std::vector<SuiteLine>& factors, const StrangerSuite& wanted,
                               const InputLists& lists, Workers& workers);
 
-// The same lists of factors, each value alone beside the plainest of the others: one case for every format and variant.
+// The same lists of factors, each value alone beside the plainest of the others: one case for every format
+// and variant.
 GeneratedSuite generate_singles(const std::vector<SuiteLine>& factors, const std::string& backend,
                                 std::uint64_t seed, const InputLists& lists, Workers& workers);
 

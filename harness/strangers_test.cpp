@@ -1,5 +1,5 @@
-// Suites that are made: every pair that can stand together does, what a backend takes is found behind its refusals, and a
-// case goes to no backend that it does not name.
+// Suites that are made: every pair that can stand together does, what a backend takes is found behind its
+// refusals, and a case goes to no backend that it does not name.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -35,8 +35,8 @@ auto each(std::function<bool(const Choice&)> valid) {
 }
 
 TEST(Pairwise, every_pair_that_can_stand_together_does_in_few_valid_tests) {
-  // Value 1 of factor 0 asks for a value above 0 of factor 1 (a window for its mask); 2 of factor 2 and 3 of factor 3 exclude
-  // each other.
+  // Value 1 of factor 0 asks for a value above 0 of factor 1 (a window for its mask); 2 of factor 2 and 3 of
+  // factor 3 exclude each other.
   const auto valid = [](const Choice& c) {
     return (c[0] != 1 || c[1] > 0) && (c[0] == 1 || c[1] == 0) && !(c[2] == 2 && c[3] == 3);
   };
@@ -65,8 +65,8 @@ TEST(Pairwise, a_value_that_stands_in_no_valid_choice_is_left_out) {
   for (const Choice& c : pairwise(problem)) EXPECT_NE(c[1], 2U);
 }
 
-// Sixty formats of blocks want 256 columns, which one of them finds out for all; sixty that nothing helps are looked for a few at
-// a time.
+// Sixty formats of blocks want 256 columns, which one of them finds out for all; sixty that nothing helps are
+// looked for a few at a time.
 TEST(Pairwise, what_one_value_needs_is_tried_with_all_that_are_refused_alike) {
   std::size_t goes = 0;
   const PairwiseProblem problem{
@@ -122,7 +122,8 @@ TEST(Reach, two_changes_behind_one_reason_are_found_among_the_factors_that_are_n
 }
 
 TEST(Reach, a_change_that_is_possible_only_with_another_is_made_with_it) {
-  // Blocks of 256 elements (value 3 of factor 0) want the columns for them (value 2 of factor 1), and are all that is taken.
+  // Blocks of 256 elements (value 3 of factor 0) want the columns for them (value 2 of factor 1), and are all
+  // that is taken.
   const auto possible = [](const Choice& c) { return c[0] != 3 || c[1] == 2; };
   const auto refusal = [&](const Choice& c) -> std::optional<std::string> {
     if (!possible(c)) return std::nullopt;

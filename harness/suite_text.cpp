@@ -14,7 +14,8 @@ namespace assay {
 namespace fs = std::filesystem;
 namespace {
 
-// Far more than a person writes, and little enough to hold: /dev/zero under another name must not fill the memory.
+// Far more than a person writes, and little enough to hold: /dev/zero under another name must not fill the
+// memory.
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError(InputErrorKind::bad_value, message); }
 

@@ -1,5 +1,5 @@
-// The text of case files and of the lists that are written like them. Parsers take text and the name that messages
-// give it; read_text() is the one way from a path to text.
+// The text of case files and of the lists that are written like them. Parsers take text and the name that
+// messages give it; read_text() is the one way from a path to text.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@ struct SuiteLine {
   std::string where;  // "suites/attention.cases:12"
 };
 
-// '#' starts a comment, a backslash at the end of a line continues it. Lines without text are left out. Throws
-// InputError bad_value for a control character (the file is binary) and for an end inside a continued line.
+// '#' starts a comment, a backslash at the end of a line continues it. Lines without text are left out.
+// Throws InputError bad_value for a control character (the file is binary) and for an end inside a continued
+// line.
 std::vector<SuiteLine> text_lines(std::string_view text, const std::string& where);
-// The same for a case file, which must have a line: a file that asks for nothing would look like one that passed.
+// The same for a case file, which must have a line: a file that asks for nothing would look like one that
+// passed.
 std::vector<SuiteLine> parse_suite(std::string_view text, const std::string& where);
 
 inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;
-// The content of a regular file of at most `most` bytes. `what` ("case file") begins the message of the InputError that says why
-// there is none.
+// The content of a regular file of at most `most` bytes. `what` ("case file") begins the message of the
+// InputError that says why there is none.
 std::string read_text(const std::string& path, std::string_view what, std::uintmax_t most = kMostText);
 std::vector<SuiteLine> read_suite(const std::string& path);
 

@@ -105,8 +105,9 @@ static_assert([] {
 }());
 constexpr std::string_view to_string(Status s) { return kStatusNames[static_cast<std::size_t>(s)]; }
 
-// How many elements have which error / limit, by octaves: [0] exact, [1] up to 2^-12, [n] in (2^(n-14), 2^(n-13)], so that [13]
-// are the last within their limits, [14] the first beyond, and [24] all beyond 2^10, NaN among them.
+// How many elements have which error / limit, by octaves: [0] exact, [1] up to 2^-12, [n] in (2^(n-14),
+// 2^(n-13)], so that [13] are the last within their limits, [14] the first beyond, and [24] all beyond 2^10,
+// NaN among them.
 inline constexpr std::size_t kOctaves = 25, kFirstBadOctave = 14;
 using ErrorHistogram = std::array<std::size_t, kOctaves>;
 // The place of one element.
@@ -118,8 +119,9 @@ struct BadElement {
   double got = 0, want = 0, limit = 0, ratio = 0;
 };
 
-// Where an output is wrong. The map lays the output out as a matrix of its last axis against all others, cut into tiles of
-// equal size: a digit for each tile, row by row: 0 none bad, 9 all, and between them the share of its elements that are.
+// Where an output is wrong. The map lays the output out as a matrix of its last axis against all others, cut
+// into tiles of equal size: a digit for each tile, row by row: 0 none bad, 9 all, and between them the share
+// of its elements that are.
 struct BadElements {
   std::string shape;                                                   // "y of [3,8]"
   std::vector<BadElement> first;                                       // at most kFirstBad, by index
@@ -169,7 +171,8 @@ struct Verdict {
 
   std::string unwitnessed;  // why the backend's word alone stands for the declared path; "" otherwise
 
-  // The largest error / limit by the second opinion (reference/ops/second_opinion.hpp); 0 where it was not asked.
+  // The largest error / limit by the second opinion (reference/ops/second_opinion.hpp); 0 where it was not
+  // asked.
   double likely_ratio = 0;
 
   bool suspect() const { return likely_ratio > 1; }

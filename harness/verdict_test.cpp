@@ -89,7 +89,8 @@ TEST(Compare, an_element_without_a_claim_is_never_the_worst) {
 
 TEST(Compare, an_infinite_output_fails_a_finite_limit) { EXPECT_FALSE(one(1, 1e300, kInfinity).ok); }
 
-// The parts of a large output are put together as one loop would have it: the first of two worst elements counts.
+// The parts of a large output are put together as one loop would have it: the first of two worst elements
+// counts.
 TEST(Compare, many_elements_are_judged_as_a_few_are) {
   constexpr std::size_t kCount = 2 * kParallelGrain + 3;
   Truth truth{"y", std::vector<double>(kCount, 1), std::vector<double>(kCount, kInfinity), ""};

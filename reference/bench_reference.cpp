@@ -1,6 +1,7 @@
-// bench_reference [sharpness [MOST_ELEMENTS [OP]] | second_opinion [OUTPUTS]]: every figure that the reference promises, measured here and now, a line each:
-// `name value limit ok`, or `short`. Exits 1 if any is short. Run it on a quiet machine; pairs (ours against plain f64)
-// alternate in one run. With `sharpness`: how small an error the limits show, as the table of reports/results/sharpness.md. With `second_opinion`:
+// bench_reference [sharpness [MOST_ELEMENTS [OP]] | second_opinion [OUTPUTS]]: every figure that the
+// reference promises, measured here and now, a line each: `name value limit ok`, or `short`. Exits 1 if any
+// is short. Run it on a quiet machine; pairs (ours against plain f64) alternate in one run. With `sharpness`:
+// how small an error the limits show, as the table of reports/results/sharpness.md. With `second_opinion`:
 // how often it doubts kernels that are right, as the table of reports/results/second_opinion.md.
 #include <fmt/format.h>
 
@@ -78,13 +79,15 @@ int main(int count, char** arguments) {
     print_second_opinion(count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 10'000'000);
     return shortfalls == 0 ? 0 : 1;
   }
-  // Plain f64 dot products, data in cache, are the measure of this machine that the other figures are ratios to.
+  // Plain f64 dot products, data in cache, are the measure of this machine that the other figures are ratios
+  // to.
   const DotSpeeds dots = measure_dot_speeds(1.0);
   for (const auto& f : attention_figures(8, 1 / dots.plain_f64)) print(f.name, f.value, f.limit, f.at_most);
   for (const auto& f : attention_bound_figures()) print(f.name, f.value, f.limit, true);
   print("emulated_fp8_dot_over_f64_dot_of_its_terms",
         dots.plain_f64 * 1e9 / (32 * measure_fused_dots_per_second()), 1, true);
-  // Context for the figures above, without a promise of its own: nanoseconds of this machine, and what wider arithmetic costs.
+  // Context for the figures above, without a promise of its own: nanoseconds of this machine, and what wider
+  // arithmetic costs.
   for (const std::string& line : attention_context()) fmt::print("# {}\n", line);
   const ExpSpeeds exps = measure_exp_speeds(0.5);
   fmt::print(

@@ -1,4 +1,5 @@
-// Every refusal of the reference: a named kind, and a message that says what was got, where, and what is allowed.
+// Every refusal of the reference: a named kind, and a message that says what was got, where, and what is
+// allowed.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// 64 bits over a text or bytes (FNV-1a: Fowler, Noll, Vo, draft-eastlake-fnv). It finds what was changed by accident or by somebody
-// who does not know of it; it is no signature.
+// 64 bits over a text or bytes (FNV-1a: Fowler, Noll, Vo, draft-eastlake-fnv). It finds what was changed by
+// accident or by somebody who does not know of it; it is no signature.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// SplitMix64's finaliser (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a bijection of
-// 64 bits with full avalanche, good enough to hash counters. The one source of every seeded draw.
+// SplitMix64's finaliser (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a
+// bijection of 64 bits with full avalanche, good enough to hash counters. The one source of every seeded
+// draw.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ namespace assay {
 // A text as a message shows it: its first 80 bytes when it is longer, without control characters.
 std::string excerpt(std::string_view text);
 
-// The allowed name that was meant: what others call by the given one (fp16: f16), one that begins so, or the nearest; "" for none.
+// The allowed name that was meant: what others call by the given one (fp16: f16), one that begins so, or the
+// nearest; "" for none.
 std::string nearest_name(std::string_view given, const std::vector<std::string>& allowed);
 
 // "did you mean 'softmax'? allowed: ..."; "allowed: ..." when nothing is near.

@@ -8,7 +8,8 @@
 
 namespace assay {
 
-// How many threads one large computation may use; 1 until set. A harness that runs several cases at once leaves it.
+// How many threads one large computation may use; 1 until set. A harness that runs several cases at once
+// leaves it.
 void set_reference_threads(int threads);
 int reference_threads();
 // On how many processors this process may run, at least 1.

@@ -1,4 +1,5 @@
-// The start-up self-test: refuses a build or a thread whose floating point is not what every proof here assumes.
+// The start-up self-test: refuses a build or a thread whose floating point is not what every proof here
+// assumes.
 #pragma once
 
 #include <string>

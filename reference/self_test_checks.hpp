@@ -1,6 +1,7 @@
-// The checks behind self_test(), in the namespace ASSAY_SELF_TEST_NAMESPACE, so that the tests can compile the same
-// lines once more with the flags that they must refuse (-ffast-math, -ffp-contract=fast). Include once per
-// translation unit. Operands are volatile: what counts is what the compiled code does, not what the compiler folds.
+// The checks behind self_test(), in the namespace ASSAY_SELF_TEST_NAMESPACE, so that the tests can compile
+// the same lines once more with the flags that they must refuse (-ffast-math, -ffp-contract=fast). Include
+// once per translation unit. Operands are volatile: what counts is what the compiled code does, not what the
+// compiler folds.
 #pragma once
 
 #include <bit>

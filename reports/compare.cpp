@@ -49,7 +49,8 @@ std::optional<Change> of_findings(const ComparedRow& then, const ComparedRow& no
 }
 
 // The place k, counted from 0, of the lower end of the interval of a median: the largest k with
-//   P(Binomial(n, 1/2) <= k - 1) <= error, that is, the k-th smallest of n lies above the median with at most that
+//   P(Binomial(n, 1/2) <= k - 1) <= error, that is, the k-th smallest of n lies above the median with at most
+//   that
 // probability. Nothing where n is too small for any.
 std::optional<std::size_t> lower_place(std::size_t n, double error) {
   double below = 0;

@@ -1,5 +1,6 @@
-// Two runs beside each other: what is new, what is gone, and what passes by other means than before. Rows are read as text,
-// not as cases: a report of another version, whose cases this one no longer knows, can still be compared.
+// Two runs beside each other: what is new, what is gone, and what passes by other means than before. Rows are
+// read as text, not as cases: a report of another version, whose cases this one no longer knows, can still be
+// compared.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ struct ComparedRun {
   std::vector<ComparedRow> rows;
 };
 
-// A report of `assay run --json`, or a record. Throws InputError: no such file, neither of both, a row that is none.
+// A report of `assay run --json`, or a record. Throws InputError: no such file, neither of both, a row that
+// is none.
 ComparedRun read_compared(const std::string& file);
 
 enum class ChangeKind : unsigned char {
@@ -75,12 +77,13 @@ struct RunComparison {
   std::size_t count(ChangeKind kind) const;
 };
 
-// `before` has one run or several of the same cases: a pass drifts beyond the largest of their ratios. The last one decides
-// what was green, which path and which contract.
+// `before` has one run or several of the same cases: a pass drifts beyond the largest of their ratios. The
+// last one decides what was green, which path and which contract.
 //
-// Speed is compared by groups of op, formats and backend: r_i = after / before of the kernel seconds of case i, divided by the
-// median of all r, so that a machine which is slower as a whole is no finding. A group is slower when the lower end of the
-// distribution-free interval of its median (order statistics; error 1 % in all groups together) lies above rules.slower.
+// Speed is compared by groups of op, formats and backend: r_i = after / before of the kernel seconds of case
+// i, divided by the median of all r, so that a machine which is slower as a whole is no finding. A group is
+// slower when the lower end of the distribution-free interval of its median (order statistics; error 1 % in
+// all groups together) lies above rules.slower.
 RunComparison compare(const std::vector<ComparedRun>& before, const ComparedRun& after,
                       const CompareRules& rules);
 

@@ -29,7 +29,8 @@ struct Condition {
   std::function<bool(const Values&)> holds;
 };
 
-// All that is true of every red case in one key: its value; else for whole numbers a remainder and the bounds.
+// All that is true of every red case in one key: its value; else for whole numbers a remainder and the
+// bounds.
 std::vector<Condition> conditions(const std::string& key, const std::vector<Values>& red) {
   std::vector<Condition> found;
   const std::string& first = red.front().at(key);

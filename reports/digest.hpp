@@ -1,4 +1,5 @@
-// What the red cases of a run have in common that the others have not: "all 40 share v=q5_1, which 3 of 812 passes have".
+// What the red cases of a run have in common that the others have not: "all 40 share v=q5_1, which 3 of 812
+// passes have".
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The findings of a run as a list of expectations: what a project takes over on the day that it begins to be judged.
+// The findings of a run as a list of expectations: what a project takes over on the day that it begins to be
+// judged.
 #include <fmt/format.h>
 
 #include "harness/expectations.hpp"

@@ -86,7 +86,8 @@ void lock(int descriptor, const std::string& path) {
   refuse(path, error == EWOULDBLOCK ? "another run is writing it" : std::strerror(error));
 }
 
-// What stands at the name of a temporary file: one that a killed run left is removed, anything else is not touched.
+// What stands at the name of a temporary file: one that a killed run left is removed, anything else is not
+// touched.
 void remove_stale(const std::string& path, const std::string& name) {
   struct stat found{};
   if (lstat(name.c_str(), &found) != 0) return;
@@ -95,7 +96,8 @@ void remove_stale(const std::string& path, const std::string& name) {
   if (unlink(name.c_str()) != 0) refuse(path, fmt::format("{}: {}", name, std::strerror(errno)));
 }
 
-// Holds the path against other runs: a socket in the abstract namespace, named by the folder's identity and the file's name.
+// Holds the path against other runs: a socket in the abstract namespace, named by the folder's identity and
+// the file's name.
 int claim(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";

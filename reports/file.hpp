@@ -1,5 +1,5 @@
-// Files that a run writes. A report appears whole or not at all; nothing that stands at its path is followed or replaced
-// unless it is an ordinary file.
+// Files that a run writes. A report appears whole or not at all; nothing that stands at its path is followed
+// or replaced unless it is an ordinary file.
 #pragma once
 
 #include <sys/types.h>
@@ -29,11 +29,14 @@ class OutputFile {
 
 // A file for a report, which is written as a whole at the end:
 //   a device, a pipe, /dev/stdout     written in place
-//   an ordinary file, or none yet     a file without a name (O_TMPFILE), which finish() names PATH.part and renames to PATH:
-//                                     a killed run leaves nothing behind. Where the file system has no such files,
+//   an ordinary file, or none yet     a file without a name (O_TMPFILE), which finish() names PATH.part and
+//   renames to PATH:
+//                                     a killed run leaves nothing behind. Where the file system has no such
+//                                     files,
 //                                     PATH.part is made new (O_EXCL) at once
 //   a symbolic link, a directory      refused
-//   what another run is writing       refused: each holds the path by the name of an abstract socket, which ends with it
+//   what another run is writing       refused: each holds the path by the name of an abstract socket, which
+//   ends with it
 class ReportFile {
  public:
   // Throws InputError bad_value when the path cannot be written: before a run, not after it.
@@ -56,7 +59,8 @@ class ReportFile {
 // The text as such a file, at once.
 void write_report(const std::string& path, const std::string& text);
 
-// Opens what a run appends to while it goes on (a record): made new, or kept if `resume`, and locked. The same rules.
+// Opens what a run appends to while it goes on (a record): made new, or kept if `resume`, and locked. The
+// same rules.
 int open_record(const std::string& path, bool resume);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// One case, or some, over several runs: verdict, how near to the limit, path and time of each, and where they changed.
+// One case, or some, over several runs: verdict, how near to the limit, path and time of each, and where they
+// changed.
 #pragma once
 
 #include <string>
@@ -20,7 +21,8 @@ struct CaseHistory {
   bool changed() const;
 };
 
-// The cases whose lines have every word of `words`, in the order in which they first appear. The rows stay those of `runs`.
+// The cases whose lines have every word of `words`, in the order in which they first appear. The rows stay
+// those of `runs`.
 std::vector<CaseHistory> histories(const std::vector<ComparedRun>& runs, const std::string& words);
 
 std::string history_text(const std::vector<ComparedRun>& runs, const std::vector<CaseHistory>& cases);

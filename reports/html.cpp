@@ -1,4 +1,5 @@
-// A run as one page that needs nothing else: the template of reports/page, its script, and the results as embedded JSON.
+// A run as one page that needs nothing else: the template of reports/page, its script, and the results as
+// embedded JSON.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,5 @@
-// The machine-readable report: schema "assay-run" version 2, described in schema.md and assay-run.schema.json.
+// The machine-readable report: schema "assay-run" version 2, described in schema.md and
+// assay-run.schema.json.
 #include <nlohmann/json.hpp>
 
 #include "reports/digest.hpp"

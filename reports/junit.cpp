@@ -1,6 +1,6 @@
-// JUnit XML, as CI systems read it (junit.xsd): one test suite per backend, one test case per case line; and one suite of
-// the expectations that the run did not confirm, which are failures. What the kernel computed wrongly is a failure; that it
-// could not be judged at all is an error.
+// JUnit XML, as CI systems read it (junit.xsd): one test suite per backend, one test case per case line; and
+// one suite of the expectations that the run did not confirm, which are failures. What the kernel computed
+// wrongly is a failure; that it could not be judged at all is an error.
 #include <fmt/format.h>
 
 #include <map>

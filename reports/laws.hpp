@@ -10,8 +10,8 @@ namespace assay {
 
 // law, op, backend and what it came to, with the formats that share it. Markdown, which reads as text too.
 std::string law_table(const std::vector<LawResult>& results);
-// One broken promise, or one fact, in several lines; and its parts: what the law says and came to, the two calls and where they part,
-// the command that repeats it.
+// One broken promise, or one fact, in several lines; and its parts: what the law says and came to, the two
+// calls and where they part, the command that repeats it.
 std::string describe(const LawResult& result);
 std::string law_summary(const LawResult& result);
 std::string law_evidence(const LawResult& result);

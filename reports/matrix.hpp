@@ -1,5 +1,5 @@
-// The matrix of a run: one row per op and formats, one column per backend, in a cell how many cases were green. Folded,
-// the formats of a row are families: float, fp8, fp6, fp4, int, and ggml's blocks.
+// The matrix of a run: one row per op and formats, one column per backend, in a cell how many cases were
+// green. Folded, the formats of a row are families: float, fp8, fp6, fp4, int, and ggml's blocks.
 #pragma once
 
 #include <map>
@@ -22,11 +22,11 @@ struct Cell {
   void add(const Cell& other);
 };
 
-// "e4m3fn_tok" is fp8, "nvfp4" fp4, "int4_g32" int, "q4_0" ggml, "bf16" float: the family of its codes, from the row of the
-// format.
+// "e4m3fn_tok" is fp8, "nvfp4" fp4, "int4_g32" int, "q4_0" ggml, "bf16" float: the family of its codes, from
+// the row of the format.
 std::string format_family(std::string_view format);
-// "f16 q8_0 q4_0" -> "ggml", "bf16" -> "float": the families of the formats in a label, each once; float is named only
-// where there is no other.
+// "f16 q8_0 q4_0" -> "ggml", "bf16" -> "float": the families of the formats in a label, each once; float is
+// named only where there is no other.
 std::string family_label(const std::string& formats);
 
 class Matrix {

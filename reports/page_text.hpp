@@ -1,4 +1,5 @@
-// Pages that need nothing else: the template of reports/page, one of its scripts, and what it draws as embedded JSON.
+// Pages that need nothing else: the template of reports/page, one of its scripts, and what it draws as
+// embedded JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

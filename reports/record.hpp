@@ -1,7 +1,8 @@
-// The record of a run: JSON Lines, schema "assay-record" version 2. A header, a line for each case as soon as it is judged,
-// in whatever order, and an end. Each line is one write(): whatever ends the run, the finished cases are on the disk, and
-// every report can be made again from them. A line that was cut in the middle is dropped. Each line ends with `chain`, the
-// fingerprint of all lines before it and of itself: one that was changed, put in or taken out is refused.
+// The record of a run: JSON Lines, schema "assay-record" version 2. A header, a line for each case as soon as
+// it is judged, in whatever order, and an end. Each line is one write(): whatever ends the run, the finished
+// cases are on the disk, and every report can be made again from them. A line that was cut in the middle is
+// dropped. Each line ends with `chain`, the fingerprint of all lines before it and of itself: one that was
+// changed, put in or taken out is refused.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +51,11 @@ std::map<std::size_t, CaseResult> results_of(const Record& record, const Plan& p
 
 class RecordWriter {
  public:
-  // A new record, or (resumed) what follows on the whole lines of one. Throws InputError when it cannot be written.
+  // A new record, or (resumed) what follows on the whole lines of one. Throws InputError when it cannot be
+  // written.
   RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed);
-  // A record that cannot be written any further (a full disk) does not end the run: the first failure is kept.
+  // A record that cannot be written any further (a full disk) does not end the run: the first failure is
+  // kept.
   void result(std::size_t place, const CaseResult& r);
   void end(const Summary& s);
   const std::string& failure() const { return failure_; }

@@ -1,4 +1,5 @@
-// A report listens to a run: begin, found() as soon as a case is judged, one result after another in the plan's order, end.
+// A report listens to a run: begin, found() as soon as a case is judged, one result after another in the
+// plan's order, end.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ class Reporter {
   virtual void end(const Summary&) {}
 };
 
-// How much the console says. quiet: findings and the summary only. verbose: the matrix by formats in place of families of
-// formats, each known finding by its case line, and where the time went.
+// How much the console says. quiet: findings and the summary only. verbose: the matrix by formats in place of
+// families of formats, each known finding by its case line, and where the time went.
 struct ConsoleDetail {
   bool quiet = false, verbose = false;
 };
@@ -42,16 +43,16 @@ struct ConsoleDetail {
 // Progress (a bar on a terminal, a plain line every few seconds otherwise), each finding as it comes, the
 // matrix ops x families of formats x backends, and a summary.
 std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
-// Written whole at the end, as ReportFile says. They throw InputError when the path cannot be written, at construction,
-// and std::runtime_error from end() when the file cannot be completed.
+// Written whole at the end, as ReportFile says. They throw InputError when the path cannot be written, at
+// construction, and std::runtime_error from end() when the file cannot be completed.
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);  // reports/junit.xsd
 std::unique_ptr<Reporter> json_reporter(const std::string& path);  // reports/assay-run.schema.json, schema.md
 std::unique_ptr<Reporter> html_reporter(const std::string& path);  // reports/page
 std::unique_ptr<Reporter> markdown_reporter(const std::string& path);
 std::unique_ptr<Reporter> expected_reporter(const std::string& path);  // harness/expectations.hpp
 
-// The reports that a run writes to files, each by an option of `assay run`: the rows stand in reports.cpp. The record of a
-// run that names none stands beside the first that is asked for.
+// The reports that a run writes to files, each by an option of `assay run`: the rows stand in reports.cpp.
+// The record of a run that names none stands beside the first that is asked for.
 struct ReportKind {
   std::string_view option, help;
   std::unique_ptr<Reporter> (*make)(const std::string& path);

@@ -8,8 +8,8 @@
 namespace assay {
 
 nlohmann::ordered_json to_json(const CaseResult& r);
-// The result of the case `c`, of which `row` holds all but the case itself. Throws nlohmann::json::exception or InputError
-// for a row that is none, and for one of another case.
+// The result of the case `c`, of which `row` holds all but the case itself. Throws nlohmann::json::exception
+// or InputError for a row that is none, and for one of another case.
 CaseResult result_of(const nlohmann::ordered_json& row, const Case& c);
 
 // Where an output is wrong (field "where").

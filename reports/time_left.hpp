@@ -6,8 +6,8 @@
 
 namespace assay {
 
-// Of each op the seconds per weight are those of its cases so far; of an op that none has come from yet, those of all ops
-// together. Weights: weight_of() in harness/budget.hpp.
+// Of each op the seconds per weight are those of its cases so far; of an op that none has come from yet,
+// those of all ops together. Weights: weight_of() in harness/budget.hpp.
 //   seconds left = sum over ops of (weight to come) * (seconds per weight) / jobs
 class TimeLeft {
  public:

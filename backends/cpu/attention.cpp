@@ -144,13 +144,15 @@ void absorb(const AttentionProblem& problem, const Engine& engine, const float* 
     }
     stream.top = block_top;
   }
-  // While every logit so far is -inf, or NaN hides the maximum, any finite shift gives 0 for -inf and NaN for NaN.
+  // While every logit so far is -inf, or NaN hides the maximum, any finite shift gives 0 for -inf and NaN for
+  // NaN.
   const float shift = stream.top == kMinusInfinity ? 0.0F : stream.top;
   stream.sum += engine.exp_shift(weights, shift, weights, n);
   if (round_p_to_f16) {
     for (std::size_t j = 0; j < n; ++j) weights[j] = f16_value(f16_code(weights[j]));
   }
-  // A block's own sum first, then onto the accumulator: rounding errors grow with the number of blocks, not of keys.
+  // A block's own sum first, then onto the accumulator: rounding errors grow with the number of blocks, not
+  // of keys.
   float block_out[kLargestHead];
   std::fill(block_out, block_out + dv, 0.0F);
   const float* w = weights;
@@ -223,7 +225,8 @@ std::string attention_whole_contract(const Call& call, const Engine& engine, std
                     : "taylor7_mul") +
       "/rescale_exp:libm/sums:tile/sum_fma:no" + "/lanes:" + std::to_string(engine.exp_lanes) +
       "/pack:1/values:tile/values_fma:no/dot_lanes:" + lanes + "/fma:" + (engine.fma ? "yes" : "no");
-  // Scores are computed in fours, and those that are left with more sums where a row of K has more than one vector of numbers.
+  // Scores are computed in fours, and those that are left with more sums where a row of K has more than one
+  // vector of numbers.
   if (simd && dots_of_rows && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes))
     schedule += "/dot_rows:4/left_lanes:" + std::to_string(4 * engine.dot_lanes) + "/left_vector:" + lanes +
                 "/left_fold:" + fold_of_four_vectors(engine);

@@ -1,4 +1,5 @@
-// What the attention kernels share: the problem read from a call, which keys a query sees, and the online softmax.
+// What the attention kernels share: the problem read from a call, which keys a query sees, and the online
+// softmax.
 //   x[j]         = cap(scale * q[b,i,h,:] . k[b,j,g,:]) - slope_h * |i_abs - j|     over the visible keys j
 //   p            = softmax_j(x);  a sink is one more logit of the denominator
 //   out[b,i,h,:] = sum_j p[j] v[b,j,g,:];  0 when query i sees no key
@@ -88,9 +89,10 @@ void attention_check(const Call& call);
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p = "f32");
 // Of kernels whose logits are engine.dot_rows.
 std::string attention_dot_order(const Engine& engine);
-// What a kernel of tiles of so many keys declares to be judged bit by bit: " level=replay schedule=..." Throws Unsupported for calls
-// of which one schedule does not say all. origin_rows: rows whose tiles begin at the first key that the first of them
-// sees; more: what the kernel has beside that, p:f16 at least where weights are rounded; dots_of_rows: logits are engine.dot_rows.
+// What a kernel of tiles of so many keys declares to be judged bit by bit: " level=replay schedule=..."
+// Throws Unsupported for calls of which one schedule does not say all. origin_rows: rows whose tiles begin at
+// the first key that the first of them sees; more: what the kernel has beside that, p:f16 at least where
+// weights are rounded; dots_of_rows: logits are engine.dot_rows.
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
                                      std::int64_t origin_rows, std::string_view more,
                                      bool dots_of_rows = true);

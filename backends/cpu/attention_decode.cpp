@@ -69,7 +69,8 @@ void attention_decode_run(const Call& call, const Engine& engine, const Trace& t
   decode(AttentionProblem(call), engine);
 }
 
-// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per
+// output row.
 bool attention_deferred_chosen(const Call&) { return false; }
 
 void attention_deferred_check(const Call& call) {

@@ -60,7 +60,8 @@ std::string attention_decode_q8_contract(const Call&, const Engine& engine) {
   return "q=q8_0 " + attention_contract(engine, kBlockKeys);
 }
 
-// A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
+// A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one
+// rounding.
 std::string attention_decode_q8_replay_contract(const Call& call, const Engine& engine) {
   return attention_decode_q8_contract(call, engine) +
          attention_whole_contract(call, engine, kBlockKeys, 1, "/p:f32/q:q8_0/dot_block:32", false);

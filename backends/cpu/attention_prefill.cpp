@@ -1,4 +1,5 @@
-// Prefill: tiles of queries of one head against tiles of keys; each query row keeps its own running maximum and sum.
+// Prefill: tiles of queries of one head against tiles of keys; each query row keeps its own running maximum
+// and sum.
 #include <algorithm>
 
 #include "backends/cpu/attention.hpp"

@@ -162,7 +162,8 @@ inline void expect_near(Made& made, const std::string& variant) {
   ASSERT_EQ(got.size(), made.expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = std::fabs(double{got[i]} - made.expected[i]);
-    // f32 kernels on O(1) data: 2^-17 is a hundred times their rounding, and a thousandth of what one wrong key changes.
+    // f32 kernels on O(1) data: 2^-17 is a hundred times their rounding, and a thousandth of what one wrong
+    // key changes.
     ASSERT_TRUE(error <= 0x1p-17 * (1 + std::fabs(made.expected[i])))
         << variant << " out[" << i << "] got " << got[i] << " want " << made.expected[i];
   }

@@ -1,4 +1,5 @@
-// Rows of formats whose scales are shared by blocks of a row. Byte layouts stand at the top of the .cpp files.
+// Rows of formats whose scales are shared by blocks of a row. Byte layouts stand at the top of the .cpp
+// files.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,10 @@
 //                              x = code * 2^(scale - 127); the scale 255 is NaN
 //                              scale - 127 = floor(log2 absmax) - floor(log2 largest code)
 //   nvfp4                      elements e2m1; ".block_scale" e4m3fn per 16 elements; ".global_scale" f32 [1]
-//                              x = code * block_scale / global_scale: the stored global scale is the quantising one
-//   nvfp4_swizzled             as nvfp4, with the block scales of each matrix in tiles of 128 rows x 4 columns,
+//                              x = code * block_scale / global_scale: the stored global scale is the
+//                              quantising one
+//   nvfp4_swizzled             as nvfp4, with the block scales of each matrix in tiles of 128 rows x 4
+//   columns,
 //                              padded with 0: the scale of (row, column) of a tile is byte
 //                              row % 32 * 16 + row / 32 * 4 + column
 #include <algorithm>

@@ -1,10 +1,11 @@
 // tq3_0: 32 elements in 14 bytes, stored in the basis of the 32-point randomised Walsh-Hadamard transform.
 //   0..7    2-bit index of element j in bits 2 (j % 4) of byte j / 4: -c1, -c0, +c0, +c1
-//   8..11   residual sign of element j in bit j % 8 of byte 8 + j / 8, set when positive (c2: stored, not used)
+//   8..11   residual sign of element j in bit j % 8 of byte 8 + j / 8, set when positive (c2: stored, not
+//   used)
 //   12..13  f16 d
 //   x = D H r / sqrt(32),  r = d (centroid +- spread)
-// Centroids: the 2-bit Lloyd-Max quantiser of a unit normal; spread: the mean distance from the centroid within its
-// cell. Transforms in double: the result is rounded to f32 once.
+// Centroids: the 2-bit Lloyd-Max quantiser of a unit normal; spread: the mean distance from the centroid
+// within its cell. Transforms in double: the result is rounded to f32 once.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -30,7 +31,8 @@ struct Codebook {
 double density(double y) { return std::exp(-y * y / 2) * 0.39894228040143267794; }
 double tail(double y) { return std::erfc(y * 0.70710678118654752440) / 2; }
 
-// Each centroid is its cell's mean, and the threshold lies half way between them: iterated to the fixed point.
+// Each centroid is its cell's mean, and the threshold lies half way between them: iterated to the fixed
+// point.
 const Codebook& codebook() {
   static const Codebook book = [] {
     Codebook b{1, {}, {}};

@@ -64,7 +64,8 @@ std::uint32_t small_code(const SmallFloat& format, double x) {
   const double magnitude = std::min(std::fabs(x), 2.0 * format.largest);
   const int lowest = 1 - format.bias;
   const int exponent = magnitude == 0 ? lowest : std::max(std::ilogb(magnitude), lowest);
-  // In units of the last place the code is an integer; a carry out of the fraction runs into the exponent by itself.
+  // In units of the last place the code is an integer; a carry out of the fraction runs into the exponent by
+  // itself.
   const double steps = std::nearbyint(std::ldexp(magnitude, format.fraction_bits - exponent));
   const double rounded = std::ldexp(steps, exponent - format.fraction_bits);
   std::uint32_t code = 0;

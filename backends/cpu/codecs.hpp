@@ -32,7 +32,8 @@ inline constexpr SmallFloat kE3m2{"e3m2", 3, 2, 3, Top::finite, 28.0F};
 inline constexpr SmallFloat kE2m3{"e2m3", 2, 3, 1, Top::finite, 7.5F};
 
 float small_value(const SmallFloat& format, std::uint32_t code);
-// Saturates beyond the largest finite value, Inf included. NaN gives the format's NaN, or +largest where it has none.
+// Saturates beyond the largest finite value, Inf included. NaN gives the format's NaN, or +largest where it
+// has none.
 std::uint32_t small_code(const SmallFloat& format, double x);
 
 float f16_value(std::uint16_t code);

@@ -1,5 +1,6 @@
-// The inner loops that every op is built from, once per instruction set. Each op is written once against this table;
-// the table is what a variant ("scalar", "avx2", "avx3") selects. All sums are f32; their order is the target's own.
+// The inner loops that every op is built from, once per instruction set. Each op is written once against this
+// table; the table is what a variant ("scalar", "avx2", "avx3") selects. All sums are f32; their order is the
+// target's own.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace assay_cpu {
 struct Engine {
   const char* name;  // "scalar", "avx3": the variant, and the trace's note "target"
   bool fma;          // products and sums fuse into one rounding
-  // Terms i and i + lanes are added by one accumulator, and the accumulators as a tree: order=lanes:N of a contract.
+  // Terms i and i + lanes are added by one accumulator, and the accumulators as a tree: order=lanes:N of a
+  // contract.
   int sum_lanes;  // of sum and sum_squares
   int exp_lanes;  // of exp_shift
   int exp_ulp;    // |exp_shift's exp - e^x| <= exp_ulp ulp of the result; measured on every f32 in [-104, 0]

@@ -1,4 +1,5 @@
-// The plain C++ engine: what a portable build of an engine runs, and the yardstick of the SIMD ones in the tests.
+// The plain C++ engine: what a portable build of an engine runs, and the yardstick of the SIMD ones in the
+// tests.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -15,8 +15,8 @@ namespace assay_cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The sum of the lanes, by halves as the schedules declare it: lane i and lane i + n/2 first. Highway's own order is that of each
-// target, and NEON's adds neighbours.
+// The sum of the lanes, by halves as the schedules declare it: lane i and lane i + n/2 first. Highway's own
+// order is that of each target, and NEON's adds neighbours.
 template <class D>
 HWY_INLINE float sum_of_lanes([[maybe_unused]] D d, hn::Vec<D> v) {
 #if HWY_TARGET == HWY_SCALAR

@@ -23,7 +23,8 @@ std::string in_tiles(const Call& call, const Engine& engine) {
 // The same kernel, with its schedule declared whole: judged bit by bit (level=replay).
 #define ASSAY_REPLAYED(op, word, check, kernel) \
   {#op, word, false, never, check, kernel##_replay_contract, kernel##_run, #kernel "_run"}
-// The same kernel, with the order of its tiles declared: judged key by key, which takes a limit longer than the kernel.
+// The same kernel, with the order of its tiles declared: judged key by key, which takes a limit longer than
+// the kernel.
 #define ASSAY_IN_TILES(kind) \
   {"attention", #kind "_tiles", false, never, attention_tiles_check, in_tiles<attention_##kind##_contract>, \
    attention_##kind##_run, "attention_" #kind "_run"}

@@ -1,9 +1,11 @@
-// y = (x - mean) / sqrt(variance + eps) * gamma + beta per row, in f32. Kernels by how they find the variance:
+// y = (x - mean) / sqrt(variance + eps) * gamma + beta per row, in f32. Kernels by how they find the
+// variance:
 //   two_pass  mean of (x - mean)^2
 //   one_pass  mean of x^2 less mean^2, held at 0
 //   welford   running update
-// one_pass_unclamped is a defect on purpose, as it ships: rounding may leave the difference below 0 on a row of equal
-// numbers, and its root is NaN. It runs only where a variant names it, and no contract excuses its NaN.
+// one_pass_unclamped is a defect on purpose, as it ships: rounding may leave the difference below 0 on a row
+// of equal numbers, and its root is NaN. It runs only where a variant names it, and no contract excuses its
+// NaN.
 #include <algorithm>
 #include <cmath>
 #include <vector>

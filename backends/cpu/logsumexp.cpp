@@ -25,7 +25,8 @@ void logsumexp_run(const Call& call, const Engine& engine, const Trace& trace) {
   for (std::int64_t row = 0; row < reader.rows(); ++row) {
     reader.read(engine, row, x.data());
     const float top = engine.max(x.data(), x.size());
-    // Without a finite maximum there is nothing to shift by: -inf, +inf and NaN come out of the sum of exp(x) itself.
+    // Without a finite maximum there is nothing to shift by: -inf, +inf and NaN come out of the sum of exp(x)
+    // itself.
     const float shift = std::isfinite(top) ? top : 0.0F;
     const float sum = engine.exp_shift(x.data(), shift, x.data(), x.size());
     put_f32(y, row, shift + std::log(sum));

@@ -1,8 +1,8 @@
 // Mixture of experts, gate and up fused: for token t and its k-th expert e with weight c
 //   [g, u] = w13[e] x[t],  h = silu(g) * u,  y[t] += c * w2[e] h,   silu(g) = g / (1 + exp(-g))
-// Each product takes its path (operands.hpp), under path=auto by its own weights. On the path of codes h is quantised
-// per token to the format of the activations, scale absmax / largest code. Tokens are grouped by expert, so that each weight
-// row is decoded once.
+// Each product takes its path (operands.hpp), under path=auto by its own weights. On the path of codes h is
+// quantised per token to the format of the activations, scale absmax / largest code. Tokens are grouped by
+// expert, so that each weight row is decoded once.
 #include <cmath>
 #include <vector>
 
@@ -108,7 +108,8 @@ void moe_check(const Call& call) {
 
 std::string moe_contract(const Call& call, const Engine& engine) {
   const auto& [up, down] = Products(call);
-  // Of two unlike products that of integers says acc=, and the one with scales their roundings; order= is of the other.
+  // Of two unlike products that of integers says acc=, and the one with scales their roundings; order= is of
+  // the other.
   const Product& first = up.integer || (!down.integer && up.path == "codes") ? up : down;
   std::string products = product_contract(engine, first.path, first.a, first.w);
   if (up.integer != down.integer)

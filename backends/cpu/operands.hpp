@@ -1,7 +1,8 @@
 // What a product kernel multiplies: the path from stored rows to the operands of a dot product.
 //   f32 f16 bf16  rows decoded to f32 and rounded to that format
 //   codes         the codes themselves; the scales, constant along a row, come in the epilogue
-//   e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale absmax / 448
+//   e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale absmax /
+//   448
 //   q8            activations quantised to blocks of 32 int8 with an f16 scale; weights decoded to f32
 #pragma once
 
@@ -24,13 +25,13 @@ bool integer_product(std::string_view path, std::string_view a, std::string_view
 std::string product_contract(const Engine& engine, std::string_view path, std::string_view a,
                              std::string_view b);
 
-// How four vectors of sums of engine.dot are added: in pairs, then the lanes by halves. Whole vectors of terms that are left go to the
-// first, the rest to the second.
+// How four vectors of sums of engine.dot are added: in pairs, then the lanes by halves. Whole vectors of
+// terms that are left go to the first, the rest to the second.
 std::string fold_of_four_vectors(const Engine& engine);
-// The order of the additions of k products, whole, for level=replay: "acc:f32/lanes:16"; each key behind `prefix`. Sums of integers are
-// exact in every order. Else weights of one row
-// meet rows of activations in fours (rows:4), a vector of sums for each, and the rows that are left one by one, each with four vectors
-// of sums (left.*).
+// The order of the additions of k products, whole, for level=replay: "acc:f32/lanes:16"; each key behind
+// `prefix`. Sums of integers are exact in every order. Else weights of one row
+// meet rows of activations in fours (rows:4), a vector of sums for each, and the rows that are left one by
+// one, each with four vectors of sums (left.*).
 std::string product_schedule(const Engine& engine, std::string_view path, bool integers, std::int64_t k,
                              std::string_view prefix = "");
 

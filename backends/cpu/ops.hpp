@@ -1,4 +1,5 @@
-// What each op's file gives to the list in kernels.cpp: OP_check, OP_contract, OP_run, and helpers that ops share.
+// What each op's file gives to the list in kernels.cpp: OP_check, OP_contract, OP_run, and helpers that ops
+// share.
 #pragma once
 
 #include <cstdint>

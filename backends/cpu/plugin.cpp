@@ -1,4 +1,5 @@
-// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and reasons.
+// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and
+// reasons.
 #include <algorithm>
 #include <string>
 

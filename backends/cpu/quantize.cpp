@@ -29,7 +29,8 @@ void encode(const Call& call, const Engine& engine, const RowReader& reader, boo
 
 }  // namespace
 
-// Quotients in f32 by true divisions; a scale sees the finite elements alone. The 16-bit floats overflow to Inf as the others do not.
+// Quotients in f32 by true divisions; a scale sees the finite elements alone. The 16-bit floats overflow to
+// Inf as the others do not.
 std::string quantiser_contract(std::string_view to) {
   const bool half = to == "f16" || to == "bf16" || to == "f32";
   // A block whose elements have no NaN: its scale becomes one, or whatever the comparisons leave.
@@ -59,7 +60,8 @@ void dequantize_check(const Call& call) {
   call.output("y");
 }
 
-// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's transform.
+// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's
+// transform.
 std::string dequantize_contract(const Call&, const Engine&) { return "mid=f32 roundings=1"; }
 
 void dequantize_run(const Call& call, const Engine& engine, const Trace& trace) {

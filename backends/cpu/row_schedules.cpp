@@ -1,4 +1,5 @@
-// What the kernels on rows declare to be judged bit by bit (level=replay): the order of their sums, their exponential, their quotients.
+// What the kernels on rows declare to be judged bit by bit (level=replay): the order of their sums, their
+// exponential, their quotients.
 #include "backends/cpu/ops.hpp"
 
 namespace assay_cpu {

@@ -1,5 +1,6 @@
-// Tensors of any format as rows of f32: what lets each kernel read a format natively, one row in the L1 cache at a
-// time. A row is everything along the last axis. Decoded value = code value * scale, rounded to f32 once per product.
+// Tensors of any format as rows of f32: what lets each kernel read a format natively, one row in the L1 cache
+// at a time. A row is everything along the last axis. Decoded value = code value * scale, rounded to f32 once
+// per product.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ class RowReader {
   // out[0 .. length) = row `row`, decoded.
   void read(const Engine& engine, std::int64_t row, float* out) const;
   const Planes& planes() const { return planes_; }
-  // The same rows of tq3_0 as they stand in their blocks, before the inverse transform: scale times codebook value. Throws
-  // Unsupported for any other format.
+  // The same rows of tq3_0 as they stand in their blocks, before the inverse transform: scale times codebook
+  // value. Throws Unsupported for any other format.
   RowReader rotated() const;
 
  private:

@@ -23,7 +23,8 @@ void write_bytes(const Planes& planes, std::int64_t row, const float* values, co
   for (std::int64_t i = 0; i < planes.length; ++i) bytes[i] = static_cast<std::byte>(encode(values[i]));
 }
 
-// The nearest power of two, of two at the same distance the one with the even code; nothing lies below 2^-127.
+// The nearest power of two, of two at the same distance the one with the even code; nothing lies below
+// 2^-127.
 std::uint32_t e8m0_code(float x) {
   if (std::isnan(x)) return 0xFF;
   if (x <= 0) return 0;

@@ -1,6 +1,6 @@
 // y = softmax(cap(x / temperature)) along the last axis;  cap(s) = softcap * tanh(s / softcap)
-// A sink is one more logit of the denominator. Rows in f32: maximum, exponentials with their sum, one multiplication
-// by 1 / sum.
+// A sink is one more logit of the denominator. Rows in f32: maximum, exponentials with their sum, one
+// multiplication by 1 / sum.
 #include "backends/cpu/ops.hpp"
 
 #include <bit>

@@ -11,7 +11,8 @@ namespace {
 // An element of any format is a number that is rounded to f32 once.
 void check_vector(const Call& call, const DeviceInfo&) { attention_check(call); }
 
-// What all have in common; nothing is contracted (-fmad=false). Logits are times log2 e, and most kernels then take differences.
+// What all have in common; nothing is contracted (-fmad=false). Logits are times log2 e, and most kernels
+// then take differences.
 std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::string_view more,
                      std::string_view argument = "scaled", std::string_view tanh = "cuda_tanhf") {
   std::string text = " level=replay schedule=" + std::string(units) +
@@ -69,8 +70,8 @@ std::string split_contract(const Call& call, const DeviceInfo& device) {
                   std::string(kWarpSums) + merge(call, parts.count, parts.keys));
 }
 
-// A warp has every fourth tile of a part and the heads of a block; a lane of a column has a key of eight. Where nothing lies between the
-// scale and the maximum, whole tiles fold both into one rounding.
+// A warp has every fourth tile of a part and the heads of a block; a lane of a column has a key of eight.
+// Where nothing lies between the scale and the maximum, whole tiles fold both into one rounding.
 template <int kSlack>
 std::string split_mma_contract(const Call& call, const DeviceInfo& device) {
   const SplitMmaShape shape = attention_split_mma_shape(call, device);

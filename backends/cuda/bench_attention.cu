@@ -1,9 +1,10 @@
-// Speed of FP8 decode attention against its floor: bytes of K and V over the copy bandwidth that this very run
-// measures, and against the same kernel on an f16 cache. One JSON object per line.
+// Speed of FP8 decode attention against its floor: bytes of K and V over the copy bandwidth that this very
+// run measures, and against the same kernel on an f16 cache. One JSON object per line.
 //   bench_attention [--heads 32] [--kv-heads 8] [--d 128] [--repeats 15] [LEN ...]
 //   LEN   numbers of keys; by default 8192 ... 1048576
-// Times are device time between events around 10 calls (main kernel and merge), over inputs that rotate through more
-// memory than the L2 cache holds; the median of `repeats`. Inputs are Gaussian, rounded to the cache's format.
+// Times are device time between events around 10 calls (main kernel and merge), over inputs that rotate
+// through more memory than the L2 cache holds; the median of `repeats`. Inputs are Gaussian, rounded to the
+// cache's format.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

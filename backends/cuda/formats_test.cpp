@@ -1,5 +1,6 @@
-// Codes on the host, where the same functions run: against values computed by another formula, and the toolkit's
-// conversions against the bit operations on every code and on numbers around every rounding boundary.
+// Codes on the host, where the same functions run: against values computed by another formula, and the
+// toolkit's conversions against the bit operations on every code and on numbers around every rounding
+// boundary.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -162,7 +163,8 @@ TEST(CudaFormats, two_stored_scales_are_rounded_once) {
   planes.payload = {&code, 2, {1, 2}, {1, 1}};
   planes.scale = {reinterpret_cast<unsigned char*>(&first), 1, {1}, {4}};
   planes.scale_2 = {reinterpret_cast<unsigned char*>(&second), 1, {1}, {4}};
-  // 7 (1 + 2^-23)(1 + 2^-22) = 7 + 21 * 2^-23 + 7 * 2^-45; 2^-21 is the last place of 7: 5.25 of them and a little.
+  // 7 (1 + 2^-23)(1 + 2^-22) = 7 + 21 * 2^-23 + 7 * 2^-45; 2^-21 is the last place of 7: 5.25 of them and a
+  // little.
   EXPECT_EQ(decode(planes, 0, 0), 7.0F + 5 * 0x1p-21F);
   EXPECT_EQ(decode(planes, 0, 1), 0.0F);
 }
@@ -184,9 +186,9 @@ TEST(CudaFormats, the_constants_of_tq3_are_the_fixed_point_of_their_definition) 
     c1 = density(t) / tail(t);
     t = (c0 + c1) / 2;
   }
-  // A step of the iteration is off by less than 26 roundings: functions within an ulp, a dozen operations, and a
-  // quotient whose numerator keeps a third of its terms. The map shrinks errors by 0.593 a step (its derivative at the
-  // fixed point), so that the fixed point is off by 1 / 0.407 of that.
+  // A step of the iteration is off by less than 26 roundings: functions within an ulp, a dozen operations,
+  // and a quotient whose numerator keeps a third of its terms. The map shrinks errors by 0.593 a step (its
+  // derivative at the fixed point), so that the fixed point is off by 1 / 0.407 of that.
   constexpr double kFixedPoint = 64 * 0x1p-53;
   const auto close = [](double a, double b) { return std::fabs(a - b) <= kFixedPoint; };
   EXPECT_TRUE(close(t, kTq3Threshold));

@@ -1,5 +1,5 @@
-// Products of prepared operands by warp-level matrix instructions (mma.sync): f16, bf16, e4m3fn into f32, int8 into
-// int32. All four have the same fragments in bytes, lane = 4 g + t:
+// Products of prepared operands by warp-level matrix instructions (mma.sync): f16, bf16, e4m3fn into f32,
+// int8 into int32. All four have the same fragments in bytes, lane = 4 g + t:
 //   A 16 x 32 bytes  bytes 4 t .. 4 t + 3 of rows g and g + 8, then bytes 16 + 4 t .. of the same
 //   B  8 x 32 bytes  bytes 4 t .. 4 t + 3 and 16 + 4 t .. of row g
 //   C 16 x 8         columns 2 t, 2 t + 1 of rows g and g + 8
@@ -94,8 +94,8 @@ void check_e4m3(const Product& product, const DeviceInfo& device) {
   require_hopper(device);
 }
 
-// One instruction is one block of a Hopper unit: ascending k is then the whole schedule. Elsewhere the order of the
-// blocks inside an instruction is not shown.
+// One instruction is one block of a Hopper unit: ascending k is then the whole schedule. Elsewhere the order
+// of the blocks inside an instruction is not shown.
 std::string accumulator_of(const DeviceInfo& device, const char* type) {
   const std::string generation(matrix_generation(device));
   return "acc=" + generation + type + (generation == "hopper" ? " order=sequential" : " block=8 split=1");

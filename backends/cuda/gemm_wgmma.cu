@@ -1,6 +1,7 @@
-// Products of prepared e4m3fn operands by Hopper's warpgroup instruction (wgmma.mma_async m64n64k32), compiled for
-// sm_90a alone. One chain of instructions over ascending k, or promoted: every `promote` blocks of 32 the accumulator
-// is added to one in f32 and starts again from zero. A block of four warps makes 64 x 64 outputs.
+// Products of prepared e4m3fn operands by Hopper's warpgroup instruction (wgmma.mma_async m64n64k32),
+// compiled for sm_90a alone. One chain of instructions over ascending k, or promoted: every `promote` blocks
+// of 32 the accumulator is added to one in f32 and starts again from zero. A block of four warps makes 64 x
+// 64 outputs.
 #include "backends/cuda/matrix_ops.hpp"
 #include "backends/gpu/gpu_runtime.hpp"
 
@@ -13,7 +14,8 @@ constexpr int kStep = 128;  // bytes of a row per round: four instructions
 constexpr int kCore = 128;  // bytes of a core matrix: 8 rows of 16 bytes
 constexpr int kSums = 32;   // of a thread
 
-// Operands in shared memory without swizzle: the core matrix of rows 8 r.. and bytes 16 c.. is number 8 c + r.
+// Operands in shared memory without swizzle: the core matrix of rows 8 r.. and bytes 16 c.. is number 8 c +
+// r.
 __device__ int tile_offset(int row, int byte) {
   return (byte / 16 * (kTile / 8) + row / 8) * kCore + row % 8 * 16 + byte % 16;
 }

@@ -21,8 +21,9 @@ ASSAY_UNIT_ATTENTION(prefill_mma);
 ASSAY_UNIT_ATTENTION(split_mma);
 #undef ASSAY_UNIT_ATTENTION
 
-// What of split_mma a schedule says: keys of a tile and of a part, parts, heads of a block, warps that share a part, elements of K that
-// a lane loads at once, and how far logits may be above the maximum before it moves.
+// What of split_mma a schedule says: keys of a tile and of a part, parts, heads of a block, warps that share
+// a part, elements of K that a lane loads at once, and how far logits may be above the maximum before it
+// moves.
 struct SplitMmaShape {
   std::string_view operands;
   std::int64_t tile, part_keys, parts, heads, warps, elements;

@@ -1,5 +1,5 @@
-// Warp-level matrix instructions of NVIDIA GPUs on bytes, beside those of mma.cuh on 16-bit floats: e4m3fn into f32,
-// int8 into int32. lane = 4 g + t:
+// Warp-level matrix instructions of NVIDIA GPUs on bytes, beside those of mma.cuh on 16-bit floats: e4m3fn
+// into f32, int8 into int32. lane = 4 g + t:
 //   A 16 x 32  bytes 4 t .. 4 t + 3 of rows g and g + 8, then bytes 16 + 4 t .. of the same
 //   B  8 x 32  bytes 4 t .. and 16 + 4 t .. of row g
 #pragma once

@@ -1,8 +1,9 @@
-// For the check that a kernel contains the instruction that its contract is about, on the Blackwell of workstations
-// (sm_120) and of GB10 (sm_121), neither of which was had: what is compiled for them is looked at, and nothing runs.
-// Their FP4 product, with one scale in E4M3 for 16 numbers (NVFP4), is known to a target that names the one GPU, sm_120a
-// or sm_121a, and to none other: a kernel for more GPUs asks which one it is compiled for, and a check that names
-// sm_120 alone sends GB10 to the bf16 path without a word (vLLM #31085).
+// For the check that a kernel contains the instruction that its contract is about, on the Blackwell of
+// workstations (sm_120) and of GB10 (sm_121), neither of which was had: what is compiled for them is looked
+// at, and nothing runs. Their FP4 product, with one scale in E4M3 for 16 numbers (NVFP4), is known to a
+// target that names the one GPU, sm_120a or sm_121a, and to none other: a kernel for more GPUs asks which one
+// it is compiled for, and a check that names sm_120 alone sends GB10 to the bf16 path without a word (vLLM
+// #31085).
 #include "backends/cuda/mma.cuh"
 #include "backends/cuda/mma_bytes.cuh"
 #include "backends/gpu/gpu_runtime.hpp"

@@ -1,8 +1,8 @@
 // Warpgroup matrix instructions of Hopper on e4m3, in PTX: 64 rows, 32 products fused, f32 registers.
 //
-// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous bytes
-// each; core matrices of neighbouring rows follow each other, those of the next 16 bytes of k are `stride` bytes
-// further on:
+// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous
+// bytes each; core matrices of neighbouring rows follow each other, those of the next 16 bytes of k are
+// `stride` bytes further on:
 //   stride               = rows * 16
 //   byte of row r and k  = k / 16 * stride + r * 16 + k % 16
 //

@@ -2,14 +2,15 @@
 // A warpgroup has 64 rows (queries of one kv head: query i and head of the group) against tiles of 128 keys.
 //   q     a scale per row, absmax / 448, and codes to nearest; the scale joins the logit's
 //   p     2^8 times the weight, to e4m3; the row sum is of the weights before that
-//   p.v   kPromote keys are summed in the unit from zero and then added to f32 registers: the unit keeps 13 fraction
+//   p.v   kPromote keys are summed in the unit from zero and then added to f32 registers: the unit keeps 13
+//   fraction
 //         bits. kPromote = 0: never, everything chains through the unit (and is rescaled in its register).
-// wgmma takes e4m3 K-major only, so V is transposed on its way into shared memory. The unit's 32 products may stand
-// in any order: position 16 u + 4 t + e of a group of 32 keys holds key 16 u + 2 t + e % 2 + 8 (e / 2), which is
-// where a lane already has its weights.
+// wgmma takes e4m3 K-major only, so V is transposed on its way into shared memory. The unit's 32 products may
+// stand in any order: position 16 u + 4 t + e of a group of 32 keys holds key 16 u + 2 t + e % 2 + 8 (e / 2),
+// which is where a lane already has its weights.
 //
-// A weight of 0 does not hide a V that is NaN: such codes become 0 for the unit, and NaN goes to the outputs of the
-// rows that see the key.
+// A weight of 0 does not hide a V that is NaN: such codes become 0 for the unit, and NaN goes to the outputs
+// of the rows that see the key.
 #pragma once
 
 #include "backends/cuda/mma.cuh"

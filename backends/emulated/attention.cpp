@@ -1,7 +1,9 @@
-// Attention by the reference's own model of a flash-attention kernel (reference/ops/attention/emulated/emulated.hpp)
-// on a unit: q.k and p.v on it, weights cast to its operand format, everything else in f32.
+// Attention by the reference's own model of a flash-attention kernel
+// (reference/ops/attention/emulated/emulated.hpp) on a unit: q.k and p.v on it, weights cast to its operand
+// format, everything else in f32.
 //
-//   q        as stored where the unit takes it; else rounded to f16 or bf16; for FP8 units codes with one scale per
+//   q        as stored where the unit takes it; else rounded to f16 or bf16; for FP8 units codes with one
+//   scale per
 //            row and head, absmax / largest finite number
 //   K, V     codes where the unit takes them and one scale serves a head; else converted to f16 or bf16 first
 //   weights  in the unit's format, times 2^8 (e4m3fn), 2^7 (e4m3fnuz): below its largest number

@@ -1,6 +1,7 @@
-// y[m,n] = a[m,k] b[n,k]^T on a unit: the operands that the path makes of the stored tensors (the reference's own, of
-// several admissible ones the least), products and sums as the unit forms them, blocks of g in ascending k chained
-// through its accumulator or, with promotion, from zero each and added to f32; then (c s_a) s_b in f32.
+// y[m,n] = a[m,k] b[n,k]^T on a unit: the operands that the path makes of the stored tensors (the reference's
+// own, of several admissible ones the least), products and sums as the unit forms them, blocks of g in
+// ascending k chained through its accumulator or, with promotion, from zero each and added to f32; then (c
+// s_a) s_b in f32.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// A mixture of experts on a unit: both products as matmul.cpp's, silu(g) v in f32, and between them what the path makes of it: f16
-// or bf16, or codes under the token's scale absmax / D; then y[t] = sum c w2 h in f32, experts in ascending order.
+// A mixture of experts on a unit: both products as matmul.cpp's, silu(g) v in f32, and between them what the
+// path makes of it: f16 or bf16, or codes under the token's scale absmax / D; then y[t] = sum c w2 h in f32,
+// experts in ascending order.
 #include <fmt/format.h>
 
 #include <algorithm>

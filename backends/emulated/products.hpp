@@ -1,4 +1,5 @@
-// The products of a unit: operands that the path makes of stored tensors, sums as the unit forms them, scales in f32.
+// The products of a unit: operands that the path makes of stored tensors, sums as the unit forms them, scales
+// in f32.
 #pragma once
 
 #include <span>
@@ -32,7 +33,8 @@ struct Operand {
 
 // The reference's own operands; of several admissible ones the least.
 Operand operand_of(const assay::Encoded& tensor, const std::string& path, assay::Side side);
-// [a.rows, b.rows]: blocks of g in ascending k through the unit's accumulator, promoted to f32 every `promote` blocks.
+// [a.rows, b.rows]: blocks of g in ascending k through the unit's accumulator, promoted to f32 every
+// `promote` blocks.
 std::vector<float> unit_sums(const assay::MatrixUnit& unit, int promote, const Operand& a, const Operand& b);
 void apply_scales(std::vector<float>& sums, const Operand& a, const Operand& b);
 

@@ -1,16 +1,20 @@
-// What a variant of this backend says: a matrix unit, how often its sums are promoted to f32, which derivation judges
-// it, and on purpose wrong ones, which keep a false declaration so that it can be seen that they are caught.
+// What a variant of this backend says: a matrix unit, how often its sums are promoted to f32, which
+// derivation judges it, and on purpose wrong ones, which keep a false declaration so that it can be seen that
+// they are caught.
 //
 //   UNIT[_promoteN][.LEVEL][.FALSEHOOD]
 //
 //   UNIT         a row of the reference's matrix units ("hopper_fp8")
-//   _promoteN    every N blocks of the unit's g products, the sum goes to an f32 register (two-level accumulation)
+//   _promoteN    every N blocks of the unit's g products, the sum goes to an f32 register (two-level
+//   accumulation)
 //   LEVEL        detap | detord | ca | emu (attention only; default emu: bit for bit but for exp)
 //                replay: the schedule is declared whole, and every bit is judged by it
 //   FALSEHOOD    one of
 //     as_promoteN                 computes what UNIT[_promoteM] says and declares promotion every N blocks
-//     as_KEY:VALUE                declares (under replay) a schedule in which KEY is VALUE ("as_order:descending")
-//     mixup                       (matmul) reads codes of e4m3fn as e4m3fnuz, or the other way round, on its unit
+//     as_KEY:VALUE                declares (under replay) a schedule in which KEY is VALUE
+//     ("as_order:descending")
+//     mixup                       (matmul) reads codes of e4m3fn as e4m3fnuz, or the other way round, on its
+//     unit
 //     mixup_k, mixup_v, mixup_kv  (attention) the same for one of the caches, or both
 #pragma once
 

@@ -1,5 +1,6 @@
-// y[r] = index of the largest element, the first of equals: best = 0, replaced when x[i] > x[best]. So a NaN never
-// wins, and a NaN at 0 stays. checked=yes: a row with NaN gives -(i + 1), i the first one's index. A block per row.
+// y[r] = index of the largest element, the first of equals: best = 0, replaced when x[i] > x[best]. So a NaN
+// never wins, and a NaN at 0 stays. checked=yes: a row with NaN gives -(i + 1), i the first one's index. A
+// block per row.
 #include "backends/gpu/formats.hpp"
 #include "backends/gpu/gpu_runtime.hpp"
 #include "backends/gpu/ops.hpp"

@@ -57,9 +57,9 @@ void merge_partials(Run& run, const AttentionArgs& args, const Partials& partial
 void launch_merge(const AttentionArgs& args, const Partials& partials,
                   const View& v_scale);  // the same, unobserved
 
-// "qk=... tile=... ..." with every step that the kernels here have in common: online softmax of base two with an exp
-// within 2 ulp, weights summed in f32 before they are rounded to p, which is what a contract says by default. promote: keys per partial sum
-// of p.v.
+// "qk=... tile=... ..." with every step that the kernels here have in common: online softmax of base two with
+// an exp within 2 ulp, weights summed in f32 before they are rounded to p, which is what a contract says by
+// default. promote: keys per partial sum of p.v.
 std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
                                std::int64_t tile, std::int64_t promote, std::int64_t split, int block = 1);
 
@@ -67,7 +67,8 @@ std::string attention_contract(std::string_view qk, std::string_view p, std::str
 // parts at least where there are two units.
 std::int64_t split_part_keys(std::int64_t len, std::int64_t unit, std::int64_t blocks, std::int64_t wanted);
 
-// 16-byte loads: the payload where it lies, or a copy of it at an aligned address. Strides must be multiples of 16.
+// 16-byte loads: the payload where it lies, or a copy of it at an aligned address. Strides must be multiples
+// of 16.
 View aligned_payload(Run& run, const View& view, std::int64_t row_bytes);
 // Every stride but the innermost is a multiple of 16 bytes.
 bool rows_are_vectors(const assay_tensor& tensor);

@@ -141,7 +141,8 @@ void attention_decode_with(Run& run, const AttentionArgs& args) {
 }
 void attention_decode_run(Run& run) { attention_decode_with(run, attention_args(run)); }
 
-// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per
+// output row.
 void attention_deferred_check(const Call& call, const DeviceInfo&) {
   attention_check(call);
   if (call.text("rotate") == "qkv") throw Unsupported("rotate=qkv asks for a second transform of its own");

@@ -1,11 +1,12 @@
 // The vector kernel: every format of K and of V read as it is stored, f32 arithmetic throughout.
-// A block has kRows rows (queries of one kv head: query i and head of the group) against a run of keys. A tile of
-// keys is taken in steps that fit into shared memory, decoded to f32:
+// A block has kRows rows (queries of one kv head: query i and head of the group) against a run of keys. A
+// tile of keys is taken in steps that fit into shared memory, decoded to f32:
 //   for each step of the tile: decode K, s = q.k       (a thread per key and row)
 //   largest logit, weights 2^(x - top), their sum      (a warp per row)
 //   sums and outputs so far times 2^(old top - top)
 //   for each step of the tile: decode V, o += w v      (a thread per column)
-// A key that a row does not see has weight -1 and is skipped, never multiplied by 0: whatever lies there cannot show.
+// A key that a row does not see has weight -1 and is skipped, never multiplied by 0: whatever lies there
+// cannot show.
 #pragma once
 
 #include "backends/gpu/attention.cuh"

@@ -2,16 +2,19 @@
 //
 //   format      bytes of a block, in order        decoded value       scale and minimum
 //   q8_0        d | int8 q[32]                    x = d q             d = absmax / 127
-//   q4_0        d | nibbles                       x = d (q - 8)       d = (signed element of largest magnitude) / -8
+//   q4_0        d | nibbles                       x = d (q - 8)       d = (signed element of largest
+//   magnitude) / -8
 //   q4_1        d | m | nibbles                   x = d q + m         m = min, d = (max - min) / 15
-//   q5_0        d | u32 fifth bits | nibbles      x = d (q - 16)      d = (signed element of largest magnitude) / -16
+//   q5_0        d | u32 fifth bits | nibbles      x = d (q - 16)      d = (signed element of largest
+//   magnitude) / -16
 //   q5_1        d | m | u32 fifth bits | nibbles  x = d q + m         m = min, d = (max - min) / 31
-//   iq4_nl      d | nibbles                       x = d codebook[q]   d = least squares over the chosen entries
+//   iq4_nl      d | nibbles                       x = d codebook[q]   d = least squares over the chosen
+//   entries
 //   mxfp4_ggml  e8m0 e | nibbles of e2m1          x = e2m1 2^(e-127)  e from floor(log2 absmax)
 //   tq3_0_*     tq3.cuh
 //
-// Nibble j of 16 bytes: element j low, element j + 16 high. A block with NaN or Inf is stored as d = NaN with codes 0
-// (mxfp4_ggml, which has no NaN: e = 255 and codes 7).
+// Nibble j of 16 bytes: element j low, element j + 16 high. A block with NaN or Inf is stored as d = NaN with
+// codes 0 (mxfp4_ggml, which has no NaN: e = 255 and codes 7).
 #pragma once
 
 #include "backends/gpu/elements.cuh"
@@ -73,7 +76,8 @@ GPU_BOTH float decode_inline(Block block, const unsigned char* at, int e) {
     case Block::iq4_nl:
       return load_f16(at) * iq4_nl_entry(nibble(at + 2, e));
     case Block::mxfp4_ggml:
-      // The exponent 128 is not NaN here. Doubled values times half the scale: 2^127 is the largest f32 power.
+      // The exponent 128 is not NaN here. Doubled values times half the scale: 2^127 is the largest f32
+      // power.
       return 2 * decode_element(Element::e2m1, nibble(at + 1, e)) *
              static_cast<float>(power_of_two(static_cast<int>(at[0]) - 128));
     case Block::tq3_0_c2s1_rotated:

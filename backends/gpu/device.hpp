@@ -27,10 +27,11 @@ DeviceInfo open_device();
 
 class SparseSpan;
 
-// The device memory of one run. Each tensor of the call is a buffer of its own that holds the tensor's span, gaps
-// between rows included: inputs as they are, outputs with the poison that the worker put there. Before and behind
-// each buffer, temporaries too, lies a guard zone with a poison that changes from run to run. A tensor whose rows are
-// farther apart than the device is large has all its addresses, but memory only where its rows are.
+// The device memory of one run. Each tensor of the call is a buffer of its own that holds the tensor's span,
+// gaps between rows included: inputs as they are, outputs with the poison that the worker put there. Before
+// and behind each buffer, temporaries too, lies a guard zone with a poison that changes from run to run. A
+// tensor whose rows are farther apart than the device is large has all its addresses, but memory only where
+// its rows are.
 class Memory {
  public:
   // Uploads. guards = false: none, so that compute-sanitizer sees an access past the end.
@@ -58,7 +59,8 @@ class Memory {
   }
   std::size_t temporary_bytes() const { return temporary_bytes_; }
 
-  // Waits, then throws Failed on a device error, a touched guard zone or a changed input; else downloads the outputs.
+  // Waits, then throws Failed on a device error, a touched guard zone or a changed input; else downloads the
+  // outputs.
   void finish();
 
  private:
@@ -75,7 +77,8 @@ class Memory {
               std::size_t phase);
   Buffer& add_sparse(const assay_tensor& tensor, bool is_output, std::size_t bytes, std::size_t phase);
   void upload_elements(const Buffer& buffer) const;
-  // Calls f(host, device, bytes) for each piece of a tensor: all of it, or row by row where rows are far apart.
+  // Calls f(host, device, bytes) for each piece of a tensor: all of it, or row by row where rows are far
+  // apart.
   template <class F>
   static void for_pieces(const Buffer& buffer, const F& f);
   void check_sparse(const Buffer& buffer) const;

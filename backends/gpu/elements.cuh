@@ -22,7 +22,8 @@ enum class Top : std::uint8_t {
   finite,         // every code is a number
 };
 
-// A float of `exponent_bits` and `fraction_bits` below its sign. largest: the code of the largest finite number.
+// A float of `exponent_bits` and `fraction_bits` below its sign. largest: the code of the largest finite
+// number.
 struct SmallFloat {
   int exponent_bits, fraction_bits, bias;
   Top top;
@@ -93,7 +94,8 @@ GPU_BOTH std::uint32_t encode_small(const SmallFloat& f, float x) {
   return sign | code;
 }
 
-// x to f32 with the last bit set when anything was lost: rounding that to 21 bits or fewer is rounding x to them.
+// x to f32 with the last bit set when anything was lost: rounding that to 21 bits or fewer is rounding x to
+// them.
 GPU_BOTH float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x || x != x) return nearest;
@@ -117,7 +119,8 @@ GPU_BOTH float decode_e8m0(std::uint32_t code) {
   return code == 0 ? float_of(0x00400000U) : float_of(code << 23);  // 2^-127 is a subnormal f32
 }
 
-// The nearest power of two, of two at the same distance the one with the even code; nothing lies below 2^-127.
+// The nearest power of two, of two at the same distance the one with the even code; nothing lies below
+// 2^-127.
 GPU_BOTH std::uint32_t encode_e8m0(float x) {
   const std::uint32_t bits = bits_of(x);
   if (is_nan(x)) return 0xFF;

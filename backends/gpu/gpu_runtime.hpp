@@ -68,9 +68,10 @@ namespace assay_gpu {
 
 inline constexpr int kWarp = 32;
 
-// Largest errors of the math library's f32 functions (no fast math, no flush to zero), relative, in units of 2^-23:
-// for CUDA exp and tanh over all inputs on an H200 (reports/results/h200/silicon.md), where the programming guide's 1
-// ulp of expf is too little, else that guide; OCML promises the same or better than OpenCL's full profile asks for.
+// Largest errors of the math library's f32 functions (no fast math, no flush to zero), relative, in units of
+// 2^-23: for CUDA exp and tanh over all inputs on an H200 (reports/results/h200/silicon.md), where the
+// programming guide's 1 ulp of expf is too little, else that guide; OCML promises the same or better than
+// OpenCL's full profile asks for.
 #if ASSAY_GPU_HIP
 inline constexpr const char* kExpUlp = "2";
 inline constexpr const char* kTanhUlp = "4";

@@ -1,4 +1,5 @@
-// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and itself.
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
+// itself.
 #pragma once
 
 #include <span>
@@ -29,7 +30,8 @@ struct Kernel {
 
 using assay_plugin::never;
 
-// The list is these, in this order: of the rows of an op, the first that is chosen runs when the variant names none.
+// The list is these, in this order: of the rows of an op, the first that is chosen runs when the variant
+// names none.
 std::span<const Kernel> op_kernels();         // kernels.cpp
 std::span<const Kernel> attention_kernels();  // attention_kernels.cpp
 std::span<const Kernel> matrix_kernels();     // matrix_kernels.cpp: matrix units of this vendor

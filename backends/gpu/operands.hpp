@@ -1,8 +1,10 @@
-// What a product kernel multiplies. Operands are prepared first: decoded, rounded as the path says and laid out
-// densely, rows padded with zeros to a multiple of 128 elements; then any product kernel that takes them runs.
+// What a product kernel multiplies. Operands are prepared first: decoded, rounded as the path says and laid
+// out densely, rows padded with zeros to a multiple of 128 elements; then any product kernel that takes them
+// runs.
 //   path f32 f16 bf16  rows decoded to f32 and rounded to that format
 //   path codes         the codes themselves; the scales, constant along a row, come in the epilogue
-//   path e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale absmax / 448
+//   path e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale
+//   absmax / 448
 //   path q8            activations quantised to blocks of 32 int8 with an f16 scale; weights decoded to f32
 #pragma once
 
@@ -44,14 +46,15 @@ struct GemmKernel {
   void (*check)(const Product& product, const DeviceInfo& device);
   std::string (*accumulator)(const DeviceInfo& device);  // "acc=f32 order=sequential"
   void (*launch)(Run& run, const Gemm& gemm);
-  // The sum over k as a schedule of level=replay, without the scales: "acc:f32/fma:yes"; nullptr: none is known.
+  // The sum over k as a schedule of level=replay, without the scales: "acc:f32/fma:yes"; nullptr: none is
+  // known.
   std::string (*schedule)(const DeviceInfo& device) = nullptr;
 };
 const GemmKernel& gemm_f32();
 const GemmKernel& gemm_dp4a();
 
-// Throws Unsupported unless both operands are codes of this element, by whatever scale a row has; on path=e4m3fn the preparation
-// makes them.
+// Throws Unsupported unless both operands are codes of this element, by whatever scale a row has; on
+// path=e4m3fn the preparation makes them.
 void check_codes(const Product& product, Element element, std::string_view name);
 
 void check_gemm(const GemmKernel& kernel, const Product& product, std::int64_t k, const DeviceInfo& device);

@@ -33,7 +33,8 @@ ASSAY_KERNEL(wht, block);
 ASSAY_CHECK(argmax_check);
 ASSAY_KERNEL(argmax, block);
 
-// `bits`: codes by bit operations; `toolkit`: by the vendor's own conversions, for the formats that they know.
+// `bits`: codes by bit operations; `toolkit`: by the vendor's own conversions, for the formats that they
+// know.
 ASSAY_CHECK(quantize_check);
 ASSAY_CHECK(dequantize_check);
 ASSAY_CHECK(requantize_check);

@@ -153,7 +153,8 @@ std::string quantiser_contract(const Call& call, const DeviceInfo&) {
          (to.substr(0, 4) == "int4" ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
 }
 
-// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's transform.
+// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's
+// transform.
 std::string dequantize_contract(const Call&, const DeviceInfo&) { return "mid=f32 roundings=1"; }
 
 void quantize_check(const Call& call, const DeviceInfo&) {

@@ -1,4 +1,5 @@
-// Rows of f32, f16 or bf16 as a block of threads reads and writes them: one row per block, columns thread by thread.
+// Rows of f32, f16 or bf16 as a block of threads reads and writes them: one row per block, columns thread by
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 namespace assay_gpu {
 
 inline constexpr int kRowThreads = 256;
-// The most additions that a term of a block's sum goes through: a thread's own, the tree of a warp, and the warps one after
-// another (block_reduce). more: additions that follow it.
+// The most additions that a term of a block's sum goes through: a thread's own, the tree of a warp, and the
+// warps one after another (block_reduce). more: additions that follow it.
 inline std::string row_order(std::int64_t cols, int more = 0) {
   constexpr int kTreeOfWarp = 5;
   const std::int64_t own = (cols + kRowThreads - 1) / kRowThreads - 1;

@@ -1,5 +1,6 @@
 // softmax:   y = softmax(cap(x / temperature)) along the last axis;  cap(s) = softcap * tanh(s / softcap)
-//            A sink is one more logit of the denominator. A block per row, in f32: maximum, sum of exponentials, then
+//            A sink is one more logit of the denominator. A block per row, in f32: maximum, sum of
+//            exponentials, then
 //            exponential times 1 / sum.
 // logsumexp: y = max + log(sum exp(x - max))
 #include "backends/gpu/formats.hpp"
@@ -54,7 +55,8 @@ __global__ void softmax_block(const GPU_GRID_CONSTANT SoftmaxArgs a) {
   if (a.sinks.data != nullptr) sum += expf(sink - top);
   const float factor = 1.0F / sum;
   for (std::int64_t i = threadIdx.x; i < a.cols; i += kRowThreads) {
-    // A masked logit weighs 0; 0 / sum, so that a NaN in a row poisons all of it. A row that sees nothing is 0.
+    // A masked logit weighs 0; 0 / sum, so that a NaN in a row poisons all of it. A row that sees nothing is
+    // 0.
     float value = seen > 0 ? 0.0F / sum : 0.0F;
     if (visible(a, row, i)) value = expf(logit(a, x, i) - top) * factor;
     store_value(a.y.dtype, y, i, value);
@@ -70,7 +72,8 @@ __global__ void logsumexp_block(const GPU_GRID_CONSTANT RowTensor x, const GPU_G
   for (std::int64_t i = threadIdx.x; i < cols; i += kRowThreads)
     top = Max()(top, load_value(x.dtype, from, i));
   top = block_reduce(top, Max(), slots);
-  // Without a finite maximum there is nothing to shift by: -inf, +inf and NaN come out of the sum of exp(x) itself.
+  // Without a finite maximum there is nothing to shift by: -inf, +inf and NaN come out of the sum of exp(x)
+  // itself.
   const float shift = is_finite(top) ? top : 0.0F;
   float sum = 0;
   for (std::int64_t i = threadIdx.x; i < cols; i += kRowThreads)

@@ -1,5 +1,5 @@
-// Products of prepared operands on AMD's matrix units, int8 into int32 (W4A8, W8A8), FP8 and bf16 into f32: the kernels by
-// name, and the host's side of them. Integer sums are exact as long as they stay below 2^31.
+// Products of prepared operands on AMD's matrix units, int8 into int32 (W4A8, W8A8), FP8 and bf16 into f32:
+// the kernels by name, and the host's side of them. Integer sums are exact as long as they stay below 2^31.
 #include "backends/hip/unit_gemm.cuh"
 #include "backends/hip/unit_kernels.hpp"
 

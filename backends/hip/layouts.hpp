@@ -1,11 +1,12 @@
-// Who holds what of a matrix instruction of AMD GPUs, all of one shape: D[16,16] = A[16,kDepth] B[kDepth,16] + C, held by one wave. A
-// lane holds kPerLane neighbouring codes of one row of A, one column of B, and kResults numbers of one column of D:
+// Who holds what of a matrix instruction of AMD GPUs, all of one shape: D[16,16] = A[16,kDepth] B[kDepth,16]
+// + C, held by one wave. A lane holds kPerLane neighbouring codes of one row of A, one column of B, and
+// kResults numbers of one column of D:
 //   row of A, column of B and of D     lane % 16
 //   first k                            first_k(lane)
 //   row of D of result i               row_of(lane, i)
-// Source: the RDNA3, RDNA4 and CDNA3 ISA manuals. layouts_test.cpp holds each against the tables of AMD's matrix instruction
-// calculator. Only what A and B share of the order of k can matter, and both take the same: gfx12's 16-bit WMMA calls the codes of a
-// lane k = 0..3, 8..11 or 4..7, 12..15, not a run of 8.
+// Source: the RDNA3, RDNA4 and CDNA3 ISA manuals. layouts_test.cpp holds each against the tables of AMD's
+// matrix instruction calculator. Only what A and B share of the order of k can matter, and both take the
+// same: gfx12's 16-bit WMMA calls the codes of a lane k = 0..3, 8..11 or 4..7, 12..15, not a run of 8.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Our layouts of AMD's matrix instructions against AMD's own tables: https://github.com/ROCm/amd_matrix_instruction_calculator at 2ef9189,
-// matrix_calculator.py -a ARCHITECTURE -i INSTRUCTION -A, -B and -D -R. There element [i][k] of A and [k][j] of B lie in lanes i and j of
-// 16, in the same place for each k; the tables say which k is in which place, and which row of D is which result.
+// Our layouts of AMD's matrix instructions against AMD's own tables:
+// https://github.com/ROCm/amd_matrix_instruction_calculator at 2ef9189, matrix_calculator.py -a ARCHITECTURE
+// -i INSTRUCTION -A, -B and -D -R. There element [i][k] of A and [k][j] of B lie in lanes i and j of 16, in
+// the same place for each k; the tables say which k is in which place, and which row of D is which result.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -73,8 +74,8 @@ std::vector<Described> all() {
   };
 }
 
-// The same places for the same k, up to one renaming of k that A and B share; with it nothing is left of the order but which codes meet
-// in one instruction.
+// The same places for the same k, up to one renaming of k that A and B share; with it nothing is left of the
+// order but which codes meet in one instruction.
 TEST(Layouts, operands_are_where_amd_says) {
   for (const Described& d : all()) {
     ASSERT_EQ(d.k.size(), d.our_k.size()) << d.instruction;
@@ -104,7 +105,8 @@ TEST(Layouts, results_are_where_amd_says) {
   for (const Described& d : all()) EXPECT_EQ(d.row, d.our_row) << d.instruction;
 }
 
-// A row of D in the place of another, or a code of another k on one side alone, would be wrong numbers: the tables tell.
+// A row of D in the place of another, or a code of another k on one side alone, would be wrong numbers: the
+// tables tell.
 TEST(Layouts, another_layout_is_told_apart) {
   const Described wmma = all().back();
   EXPECT_NE(wmma.row, (described<LayoutWmma16>("v_wmma_f32_16x16x16_f16", {}, {}).our_row));

@@ -1,6 +1,6 @@
-// out[m][n] = sum_k a[m][k] b[n][k] on a matrix unit, one wave per block: 16 rows of a by 64 of b, one chain of instructions
-// over ascending k for each 16 x 16. Operands lie as the preparation left them: rows dense and padded with zeros to a
-// multiple of 128 elements, so that no k needs a bound.
+// out[m][n] = sum_k a[m][k] b[n][k] on a matrix unit, one wave per block: 16 rows of a by 64 of b, one chain
+// of instructions over ascending k for each 16 x 16. Operands lie as the preparation left them: rows dense
+// and padded with zeros to a multiple of 128 elements, so that no k needs a bound.
 #pragma once
 
 #include "backends/gpu/operands.hpp"

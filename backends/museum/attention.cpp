@@ -16,7 +16,8 @@ constexpr double kWeightShift = 256;  // weights in [0, 1] are stored as e4m3fn 
 
 float half(float x) { return f16_value(f16_code(x)); }
 
-// 2^n from its exponent bits, which wrap for n < -127. A vector unit converts what an integer cannot hold to the least one.
+// 2^n from its exponent bits, which wrap for n < -127. A vector unit converts what an integer cannot hold to
+// the least one.
 float exp_by_bits(float x) {
   const float n = std::nearbyint(x * 1.44269504F);
   const std::int32_t whole =
@@ -113,7 +114,8 @@ class Kernel {
     for (std::int64_t c = problem_.dv / 2; c < problem_.dv; ++c) out[c] = e4m3fn_value(codes[c]);
   }
 
-  // K and V of the tile's keys; those beyond the request's end are 0, except where the defect reads what lies there.
+  // K and V of the tile's keys; those beyond the request's end are 0, except where the defect reads what lies
+  // there.
   void load(std::int64_t b, std::int64_t first, std::int64_t count, std::int64_t g, std::int64_t tile) {
     const std::int64_t length = problem_.length(b);
     const bool late = slip_ == Slip::tile_before_its_load && tile == late_tile_ % 4 + 1;

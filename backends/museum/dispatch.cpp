@@ -84,8 +84,8 @@ void integer_product(const Call& call) {
   }
 }
 
-// The kernels that the choices are between, each a routine with an entry of its own: which of them ran is what a witness sees. None
-// is announced: what shipped was silent too.
+// The kernels that the choices are between, each a routine with an entry of its own: which of them ran is
+// what a witness sees. None is announced: what shipped was silent too.
 [[gnu::noinline]] void moe_w4a8_int8(const Call& call) { integer_product(call); }
 [[gnu::noinline]] void dequantize_int4_f32(const Call& call) { product(call); }
 [[gnu::noinline]] void gemm_fp8_native(const Call& call) { fp8_product(call); }
@@ -140,7 +140,8 @@ void product_in_blocks(const Call& call, bool as_bf16, std::int64_t block) {
 
 }  // namespace
 
-// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists only.
+// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists
+// only.
 void w4a8_by_metadata(const Call& call, const Trace&, bool defect) {
   const std::string metadata =
       defect ? "{\"int4\": {\"strategy\": \"channel\"}}" : "[{\"fp8\": {}}, {\"int4\": {}}]";

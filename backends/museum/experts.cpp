@@ -1,4 +1,5 @@
-// Mixtures of experts in W4A8 whose kernel is right and whose weights or dispatch are not: the call is changed in front of it.
+// Mixtures of experts in W4A8 whose kernel is right and whose weights or dispatch are not: the call is
+// changed in front of it.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -64,15 +65,16 @@ std::uint32_t reordered(std::uint32_t codes) {
 
 }  // namespace
 
-// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists only.
+// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists
+// only.
 void moe_by_metadata(const Call& call, const Trace&, bool defect) {
   Changed changed(call);
   const std::string metadata = defect ? "{\"int4\": {}}" : "[{\"fp8\": {}}, {\"int4\": {}}]";
   metadata.front() == '[' ? moe_int8_experts(changed) : moe_dequantised_f32(changed);
 }
 
-// int4_g32_packed: the kernel undoes the order of each word; one that reads words linearly sees what this one sees of words that
-// were reordered twice.
+// int4_g32_packed: the kernel undoes the order of each word; one that reads words linearly sees what this one
+// sees of words that were reordered twice.
 void moe_of_packed_words(const Call& call, bool defect) {
   Changed changed(call);
   for (const auto& [tensor, length] :
@@ -91,7 +93,8 @@ void moe_of_packed_words(const Call& call, bool defect) {
   changed.run();
 }
 
-// int4_ch_tensor, w = code * weight_scale * weight_scale_2, of which a loader makes one scale. Dropped: the first is never read.
+// int4_ch_tensor, w = code * weight_scale * weight_scale_2, of which a loader makes one scale. Dropped: the
+// first is never read.
 // Twice: the second was multiplied into the first already.
 void moe_of_two_scales(const Call& call, bool first_dropped, bool twice) {
   Changed changed(call);

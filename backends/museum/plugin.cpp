@@ -1,4 +1,5 @@
-// The C boundary of the museum: variant NAME is a piece with its defect on, NAME.correct the same kernel without it.
+// The C boundary of the museum: variant NAME is a piece with its defect on, NAME.correct the same kernel
+// without it.
 #include <string>
 
 #include "backends/museum/museum.hpp"

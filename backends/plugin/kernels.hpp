@@ -1,6 +1,6 @@
-// How a backend that keeps a table of kernels finds the one that a call wants, and speaks at the C boundary. A row has
-// at least: op, variant (the word that selects it), chosen (whether it runs when no word is given; nullptr: always). What
-// else a row does, and with which arguments, is each backend's own.
+// How a backend that keeps a table of kernels finds the one that a call wants, and speaks at the C boundary.
+// A row has at least: op, variant (the word that selects it), chosen (whether it runs when no word is given;
+// nullptr: always). What else a row does, and with which arguments, is each backend's own.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ bool never(const Call&, const Known&...) {
   return false;
 }
 
-// Of the rows of the call's op, the first whose variant is `word`; for no word the first that is chosen. `known` is what
-// `chosen` is asked with besides the call. Throws Unsupported.
+// Of the rows of the call's op, the first whose variant is `word`; for no word the first that is chosen.
+// `known` is what `chosen` is asked with besides the call. Throws Unsupported.
 template <typename Rows, typename... Known>
 const auto& select_kernel(const Rows& rows, std::string_view backend, const Call& call, std::string_view word,
                           const Known&... known) {

@@ -9,8 +9,8 @@
 
 namespace assay_plugin {
 
-// For assay_backend_open(): the options are wrong. By its first word the worker knows a mistake from a machine that lacks
-// something.
+// For assay_backend_open(): the options are wrong. By its first word the worker knows a mistake from a
+// machine that lacks something.
 [[noreturn]] inline void refuse_option(std::string_view got, std::string_view allowed) {
   throw Failed("option '" + std::string(got) + "': allowed: " + std::string(allowed));
 }

@@ -137,7 +137,8 @@ ASSAY_WHOLE(whole, "attention", 0, "f32")
 ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
 #undef ASSAY_WHOLE
 
-// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per
+// output row.
 void attention_deferred_check(const Call& call, const Device& device) {
   attention_check(call, device);
   if (call.text("rotate") == "qkv") throw Unsupported("rotate=qkv asks for a second transform of its own");

@@ -31,9 +31,9 @@ std::string version_text(std::uint32_t version) {
 
 }  // namespace
 
-// llvmpipe's compute threads leave subnormals as the process has them, and its subgroupAdd is a loop over the lanes. NVIDIA's adds
-// neighbours first (an H100, driver 580.159.04: 512 of 512 sums in that order), but takes subnormals for 0, for which no schedule
-// has a word.
+// llvmpipe's compute threads leave subnormals as the process has them, and its subgroupAdd is a loop over the
+// lanes. NVIDIA's adds neighbours first (an H100, driver 580.159.04: 512 of 512 sums in that order), but
+// takes subnormals for 0, for which no schedule has a word.
 std::string_view lane_fold_of(VkDriverId driver) {
   return driver == VK_DRIVER_ID_MESA_LLVMPIPE ? "sequential" : "";
 }
@@ -144,7 +144,8 @@ void Device::examine() {
   can_.integer_dot = f13.shaderIntegerDotProduct != 0;
   examine_matrices(f12);
 
-  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device can.
+  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device
+  // can.
   constexpr std::uint32_t kDenormPreserve = 4459, kSignedZeroInfNanPreserve = 4461, kRoundingModeRte = 4462;
   const auto mode = [&](bool has, std::uint32_t which, std::uint32_t capability, std::uint32_t width) {
     if (has) float_controls_.insert(float_controls_.end(), {which, capability, width});

@@ -30,7 +30,8 @@ struct Capabilities {
   std::uint32_t fp8_depth = 0;  // 16x16 by this, e4m3 operands, f32 sums; 0: none, because of no_fp8
   std::string no_fp8;
   bool matrices() const { return matrix_f16 || matrix_bf16 || matrix_int8 || fp8_depth != 0; }
-  // Model of the unit that multiplies these operands, f16, bf16 or fp8, with f32 sums (hopper_f16); "" where none is known.
+  // Model of the unit that multiplies these operands, f16, bf16 or fp8, with f32 sums (hopper_f16); "" where
+  // none is known.
   std::string matrix_unit(std::string_view element) const;
   std::uint64_t largest_allocation = 0;
   std::uint32_t shared_bytes = 0;
@@ -38,8 +39,8 @@ struct Capabilities {
   std::int64_t loop_limit = 0;  // iterations of all loops of an invocation together
 };
 
-// The order in which a driver's subgroupAdd adds the lanes, as a schedule says it; "" where it is not known, or is not all that a driver
-// does as it likes: device_test asks products, sums and quotients too.
+// The order in which a driver's subgroupAdd adds the lanes, as a schedule says it; "" where it is not known,
+// or is not all that a driver does as it likes: device_test asks products, sums and quotients too.
 std::string_view lane_fold_of(VkDriverId driver);
 
 // A kernel launched: which shader, with which constants, over how many workgroups, with what parameters.

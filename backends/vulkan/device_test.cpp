@@ -120,7 +120,8 @@ TEST_F(DeviceArithmetic, packed_integer_dot_products_are_exact) {
   }
 }
 
-// What FP8 matrices multiply: every code of a row as it was stored, and numbers rounded to codes. Scales apart, one a row.
+// What FP8 matrices multiply: every code of a row as it was stored, and numbers rounded to codes. Scales
+// apart, one a row.
 TEST_F(DeviceArithmetic, operands_of_fp8_matrices_are_the_codes) {
   constexpr std::uint32_t kCodesApart = 3, kDecoded = 0;  // operands.comp
   constexpr std::int32_t kLength = 256;

@@ -1,4 +1,5 @@
-// What tests of a device's arithmetic share: the device, and one function of the shader `probe` over an array.
+// What tests of a device's arithmetic share: the device, and one function of the shader `probe` over an
+// array.
 #pragma once
 
 #include <bit>
@@ -73,7 +74,8 @@ inline Bits mixed(std::size_t count, unsigned seed) {
 
 inline float value(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// Pairs of which the device makes something else; the first is named, and how many have a subnormal number among them.
+// Pairs of which the device makes something else; the first is named, and how many have a subnormal number
+// among them.
 struct Different {
   std::size_t all = 0, subnormal = 0;
   std::string first;

@@ -1,4 +1,5 @@
-// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and itself.
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
+// itself.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// VK_KHR_cooperative_matrix, VK_KHR_shader_bfloat16 and VK_EXT_shader_float8, for headers older than they are (Debian 12 has 1.3.239).
+// VK_KHR_cooperative_matrix, VK_KHR_shader_bfloat16 and VK_EXT_shader_float8, for headers older than they are
+// (Debian 12 has 1.3.239).
 // Numbers: the Vulkan registry (vulkan_core.h 1.4.341).
 #pragma once
 
@@ -58,7 +59,8 @@ struct Float8Support {
   Float8Features features;
   std::span<const MatrixShape> shapes;
 
-  // Of 16 x 16 x depth, e4m3 with f32 sums, held by a subgroup: the deepest of 16 and 32; 0 where there is none.
+  // Of 16 x 16 x depth, e4m3 with f32 sums, held by a subgroup: the deepest of 16 and 32; 0 where there is
+  // none.
   std::uint32_t depth() const;
   std::string why_not() const;  // "" where there is one
 };

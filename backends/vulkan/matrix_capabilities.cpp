@@ -1,4 +1,5 @@
-// Cooperative matrices: whether the device has the shapes that the shaders use, and the model of its matrix unit.
+// Cooperative matrices: whether the device has the shapes that the shaders use, and the model of its matrix
+// unit.
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,5 @@
-// Which devices multiply FP8 on cooperative matrices, and what is said of those that do not. No device is needed.
+// Which devices multiply FP8 on cooperative matrices, and what is said of those that do not. No device is
+// needed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +55,8 @@ TEST(VulkanFloat8, whatever_is_missing_is_named) {
             "VK_EXT_shader_float8 without shaderFloat8CooperativeMatrix");
 }
 
-// Shapes beside the right ones: other sums, one operand of e5m2, a workgroup's, saturating, as deep as no kernel here.
+// Shapes beside the right ones: other sums, one operand of e5m2, a workgroup's, saturating, as deep as no
+// kernel here.
 TEST(VulkanFloat8, a_shape_that_the_shader_does_not_form_is_none) {
   using Change = void (*)(MatrixShape&);
   constexpr Change kChanges[] = {[](MatrixShape& s) { s.c = s.result = kFloat16; },

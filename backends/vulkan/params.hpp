@@ -1,4 +1,5 @@
-// The parameter block of every shader: the C++ counterparts of the structs in shaders/common.glsl, scalar layout.
+// The parameter block of every shader: the C++ counterparts of the structs in shaders/common.glsl, scalar
+// layout.
 #pragma once
 
 #include <cstddef>

@@ -24,8 +24,8 @@ void checked(const Call& call, const Device& device) {
   kCheck(call, device);
 }
 
-// Attention. Logits are S times the scale, weights e^(x - max) by exact.glsl; a lane has a key of a tile, and the tile's weights are
-// added across the subgroup; o takes one key after the other.
+// Attention. Logits are S times the scale, weights e^(x - max) by exact.glsl; a lane has a key of a tile, and
+// the tile's weights are added across the subgroup; o takes one key after the other.
 template <void (*kCheck)(const Call&, const Device&)>
 void attention_replay_check(const Call& call, const Device& device) {
   checked<kCheck>(call, device);
@@ -80,7 +80,8 @@ std::string deferred_contract(const Call& call, const Device& device) {
 std::string halves_contract(const Call& call, const Device& device) {
   return deferred_schedule(call, device, "descending");
 }
-// A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
+// A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one
+// rounding.
 std::string q8_contract(const Call& call, const Device& device) {
   return attention_q8_contract(call, device) +
          of_dispatches(call, device, "q:q8_0/qk:f32/dot_block:32/pv:f32/p:f32", device.can().lane_fold);
@@ -92,7 +93,8 @@ std::string split_contract(const Call& call, const Device& device) {
          "/merge:weights/split:" + std::to_string(parts) +
          "/part:" + std::to_string(part_keys(call.integer("len"), parts));
 }
-// A lane has a row, and adds its weights to its sum one after the other; a tile's product with V is made from zero.
+// A lane has a row, and adds its weights to its sum one after the other; a tile's product with V is made from
+// zero.
 std::string matrix_contract(const Call& call, const Device& device) {
   constexpr std::int64_t kTile = 16;
   const std::string type(call.text("dtype")), unit = device.can().matrix_unit(type);
@@ -120,7 +122,8 @@ std::string reversed_contract(const Call& call, const Device& device) {
          of_dispatches(call, device, "qk:f32/pv:f32/p:f32", "reverse");
 }
 
-// A mixture: a token's row meets an expert's weights by itself; silu by a quotient; the experts' results follow topk_ids.
+// A mixture: a token's row meets an expert's weights by itself; silu by a quotient; the experts' results
+// follow topk_ids.
 std::string moe_replay_contract(const Call& call, const Device& device) {
   const std::string contract = without_flushing(moe_contract(call, device)), acc = acc_of(contract);
   const char* scales = is_scaled(contract) ? "/down.scales:a_b/up.scales:a_b" : "";

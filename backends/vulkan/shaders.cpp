@@ -43,7 +43,8 @@ void append_entry_point(std::span<const std::uint32_t> old, std::string_view nam
   out.insert(out.end(), old.begin() + static_cast<std::ptrdiff_t>(interface), old.end());
 }
 
-// Products, sums, differences and quotients of floats, scalars and vectors: word 2 of each is its result's id.
+// Products, sums, differences and quotients of floats, scalars and vectors: word 2 of each is its result's
+// id.
 bool is_arithmetic(std::uint32_t opcode) {
   constexpr std::uint32_t kOpFNegate = 127, kOpFAdd = 129, kOpFSub = 131, kOpFMul = 133, kOpFDiv = 136,
                           kOpVectorTimesScalar = 142;

@@ -1,17 +1,19 @@
-// The probes of attention. They are put to the same kernel (variant, formats as far as it needs them) at a plain shape, and
-// each leaves all stages but few with nothing to do wrong, so that what fails names them:
+// The probes of attention. They are put to the same kernel (variant, formats as far as it needs them) at a
+// plain shape, and each leaves all stages but few with nothing to do wrong, so that what fails names them:
 //
 //   equal     q = 0, V one-hot       every key weighs 1/n: addressing, mask; the quotient
 //   values    q = 0, V of many bits  PV
-//   first     logits of one product, falling, in the first tile alone, V one-hot: scale, exp, cast of weights, row sum
-//   ones      the same logits, V = 1 whether sum above and below the bar of the quotient are of the same weights
+//   first     logits of one product, falling, in the first tile alone, V one-hot: scale, exp, cast of
+//   weights, row sum
+//   ones      the same logits, V = 1 whether sum above and below the bar of the quotient are of the same
+//   weights
 //   parts     one key in each part of a split: the merge
 //   rising    a new maximum in every tile: maximum, rescale
 //   spread    logits of many products: QK
 //
-// Then what the case has besides (sinks, slopes, softcap, mask, pages, formats, rotation) is added to the plain shape, one at
-// a time; and at last logits far from 0, and the data as given. A one-hot V has V[j, c] = 1 where j mod dv = c, so that column
-// c of the output is the weight of key c.
+// Then what the case has besides (sinks, slopes, softcap, mask, pages, formats, rotation) is added to the
+// plain shape, one at a time; and at last logits far from 0, and the data as given. A one-hot V has V[j, c] =
+// 1 where j mod dv = c, so that column c of the output is the weight of key c.
 #include "cases/attribution/attention_probes.hpp"
 
 #include <fmt/format.h>
@@ -151,7 +153,8 @@ bool Attention::wrong_alone() {
                                       bad({AttentionQuestions::few_keys()}, Logits::alone, Rows::many_bits));
 }
 
-// Codes of K are read one by one right at the first dimension and wrong at the last, which a sum of them would not lose.
+// Codes of K are read one by one right at the first dimension and wrong at the last, which a sum of them
+// would not lose.
 bool Attention::wrong_at_last() {
   if (!questions_.in_codes("k")) return false;
   const Answer last = questions_.ask({AttentionQuestions::few_keys()}, Logits::first_at_last, Rows::one_hot);

@@ -1,4 +1,5 @@
-// What a case of attention has besides a plain shape, put to the kernel one at a time; and cases that end early.
+// What a case of attention has besides a plain shape, put to the kernel one at a time; and cases that end
+// early.
 #include <fmt/format.h>
 
 #include <algorithm>

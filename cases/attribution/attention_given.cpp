@@ -1,5 +1,6 @@
-// What only the case's own shape and data show. What it has besides is left out as far as it is still wrong; its data are then put
-// into one product of q.k and one value of V at a time, so that a code that is read wrongly is told from a sum of right ones.
+// What only the case's own shape and data show. What it has besides is left out as far as it is still wrong;
+// its data are then put into one product of q.k and one value of V at a time, so that a code that is read
+// wrongly is told from a sum of right ones.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::int64_t kF16Largest = 65504;  // where a sum of weights of 1 may end
 
-// Of each sequence and KV head the place of the element of largest (or of smallest, but not zero) magnitude, as its key and its dimension.
+// Of each sequence and KV head the place of the element of largest (or of smallest, but not zero) magnitude,
+// as its key and its dimension.
 struct Place {
   std::int64_t key = 0, column = 0;
 };
@@ -67,8 +69,8 @@ std::optional<std::vector<Change>> attention_simplified(Bench& bench, AttentionQ
     a.stage = stage, a.support.emplace_back(why);
     return std::nullopt;
   };
-  // What the case is right without may be what the fault is in, or what makes the numbers in which another shows: the same numbers
-  // by q.k alone tell.
+  // What the case is right without may be what the fault is in, or what makes the numbers in which another
+  // shows: the same numbers by q.k alone tell.
   const auto wrong = [&](std::vector<Change> changes, Logits logits) {
     const Answer answer = questions.ask(changes, logits, Rows::one_hot);
     return answer.ran && answer.bad;

@@ -1,12 +1,14 @@
 // The place of a fault in attention, by three questions at the case's own shape:
 //
-//   keys        logits that rise with the key, some noise on them, V one-hot by key: a column is the weight of a key
-//   dimensions  K one-hot by dimension, V by the dimension that a key has: a column is what a dimension of q.k adds
+//   keys        logits that rise with the key, some noise on them, V one-hot by key: a column is the weight
+//   of a key
+//   dimensions  K one-hot by dimension, V by the dimension that a key has: a column is what a dimension of
+//   q.k adds
 //   bits        V (or K) of numbers with many codes: which codes are wrong
 //
-// A lost key makes every other weigh more, by one factor in each row. So the columns of a row are held against the factor that
-// most of them agree on, within their limits; those that agree with another are the place. What has a place is one run of neighbours,
-// or the same run in each so many.
+// A lost key makes every other weigh more, by one factor in each row. So the columns of a row are held
+// against the factor that most of them agree on, within their limits; those that agree with another are the
+// place. What has a place is one run of neighbours, or the same run in each so many.
 
 #include <fmt/format.h>
 
@@ -65,7 +67,8 @@ class Places {
                        r.of_each > 0 ? fmt::format(" of each {}", r.of_each) : "");
   }
 
-  // One run. `fill` gives q, K and V; `row` of K and V is the key, of q its row and head. Sinks weigh little, slopes nearly nothing.
+  // One run. `fill` gives q, K and V; `row` of K and V is the key, of q its row and head. Sinks weigh little,
+  // slopes nearly nothing.
   Answer ask(const Fill& fill) {
     return bench_.ask(
         changes_,
@@ -118,7 +121,8 @@ class Places {
       axis.marks[i] = alone.marks[i] != Mark::open ? alone.marks[i] : together.marks[i];
   }
 
-  // Keys first, first + group ... in columns, from column `shift` on, around the end. group 0: every so many-th key in one column.
+  // Keys first, first + group ... in columns, from column `shift` on, around the end. group 0: every so
+  // many-th key in one column.
   void ask_window(std::int64_t first, std::int64_t group, std::int64_t shift,
                   std::vector<std::vector<Part>>& rows) {
     const std::int64_t columns = g_.dv;
@@ -144,7 +148,8 @@ class Places {
         rows);
   }
 
-  // Every key by itself where few runs show them all; else groups of neighbours, and the keys at the ends of what is wrong.
+  // Every key by itself where few runs show them all; else groups of neighbours, and the keys at the ends of
+  // what is wrong.
   Axis ask_keys(std::int64_t shift) {
     Axis axis(g_.length);
     std::vector<std::vector<Part>> rows;
@@ -205,8 +210,8 @@ class Places {
     return axis;
   }
 
-  // A rescale that is left out leaves the keys before its tile too heavy, from the first one that is seen: the place is the tile
-  // behind the step.
+  // A rescale that is left out leaves the keys before its tile too heavy, from the first one that is seen:
+  // the place is the tile behind the step.
   Run of_the_tile(const Run& r, const Axis& keys) const {
     const auto seen = [&](std::int64_t first, std::int64_t end) {
       return std::any_of(keys.marks.begin() + first, keys.marks.begin() + end,

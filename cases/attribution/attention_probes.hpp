@@ -1,4 +1,5 @@
-// The probes of attention as one object: attention.cpp says what is asked at a plain shape, attention_features.cpp what the case has besides.
+// The probes of attention as one object: attention.cpp says what is asked at a plain shape,
+// attention_features.cpp what the case has besides.
 #pragma once
 
 #include "cases/attribution/attention_questions.hpp"
@@ -32,7 +33,8 @@ class Attention {
   static bool some_columns_right(const Answer& a);
   // Whether a weight is more than half too large.
   static bool counted_twice(const Answer& a);
-  // Whether a split's weights are off by factors that are alike for neighbours, as few of them as it has parts.
+  // Whether a split's weights are off by factors that are alike for neighbours, as few of them as it has
+  // parts.
   bool off_by_part(const Answer& a) const;
   // Whether each weight is right, lost or twice what it should be.
   static bool some_twice_for_others(const Answer& a);

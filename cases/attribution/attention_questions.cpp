@@ -187,7 +187,8 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
           if (t.name == "v") {
             const std::int64_t j = key_of_row(here, set, at / here.dv / here.kv_heads);
             if (rows == Rows::ones) x[i] = 1;
-            // A column stands for one key; without a mask for as many neighbours as there are more keys than columns.
+            // A column stands for one key; without a mask for as many neighbours as there are more keys than
+            // columns.
             const bool many = here.length > here.dv && here.mask == MaskKind::none;
             const std::int64_t column = many ? j * here.dv / here.length : j % here.dv;
             if (rows == Rows::one_hot) x[i] = column == at % here.dv ? 1.0F : 0.0F;

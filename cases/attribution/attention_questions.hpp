@@ -1,4 +1,5 @@
-// What is asked of an attention kernel: logits and rows of V at a plain shape, and what the weights are that come of them.
+// What is asked of an attention kernel: logits and rows of V at a plain shape, and what the weights are that
+// come of them.
 #pragma once
 
 #include <string>
@@ -68,12 +69,14 @@ class AttentionQuestions {
   bool own_shape() const { return own_shape_; }
   // One run at the plain shape, or at the case's own, with changes, under these logits and rows of V.
   Answer ask(const std::vector<Change>& changes, Logits logits, Rows rows);
-  // Few keys; as many as have the kernel split them; and the case's own width of a head, which decides the scale.
+  // Few keys; as many as have the kernel split them; and the case's own width of a head, which decides the
+  // scale.
   static Change few_keys() { return {"len", "3"}; }
   Change parted_keys() const;
   Change own_width() const;
   bool stored_in_codes() const;  // K or V
-  // Whether this operand, "k" or "v", has codes where questions are put: at the plain shape, since the kernel takes no other.
+  // Whether this operand, "k" or "v", has codes where questions are put: at the plain shape, since the kernel
+  // takes no other.
   bool in_codes(std::string_view operand) const;
   // Whether every key that should have a weight has the same, whatever its logit.
   static bool all_alike(const Answer& one_hot);

@@ -95,8 +95,8 @@ bool early_end(Status s) {
          s == Status::leak || s == Status::input_changed;
 }
 
-// Where in the case as it was given the wrong elements lie, along each axis of its first output on which others are right: "heads
-// 3..3, v columns 0..31". An axis on which they lie scattered is left out.
+// Where in the case as it was given the wrong elements lie, along each axis of its first output on which
+// others are right: "heads 3..3, v columns 0..31". An axis on which they lie scattered is left out.
 std::string wrong_places(const Bench& bench) {
   constexpr std::string_view kOfAttention[] = {"batch entries", "query rows", "heads", "v columns"};
   constexpr std::string_view kOfRows[] = {"rows", "columns"};

@@ -1,7 +1,7 @@
-// Which stage of a kernel is wrong. Inputs that isolate stages are put to the kernel, one run each, and what it answers is
-// compared with the truth of each: equal logits show the row sum, a one-hot V shows every weight, logits of one product leave
-// q.k without roundings, constant logits within a part of a split show the merge. A stage is named when the answers leave one;
-// otherwise it is `unknown`.
+// Which stage of a kernel is wrong. Inputs that isolate stages are put to the kernel, one run each, and what
+// it answers is compared with the truth of each: equal logits show the row sum, a one-hot V shows every
+// weight, logits of one product leave q.k without roundings, constant logits within a part of a split show
+// the merge. A stage is named when the answers leave one; otherwise it is `unknown`.
 #pragma once
 
 #include <span>

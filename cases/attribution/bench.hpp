@@ -24,7 +24,8 @@ struct Answer {
   std::optional<Contract> contract;  // what the kernel declared of this call
 };
 
-// A tensor's numbers: its name, shape and elements, to be overwritten. FullEdit: of which case, beside which bytes.
+// A tensor's numbers: its name, shape and elements, to be overwritten. FullEdit: of which case, beside which
+// bytes.
 using Edit = std::function<void(const TensorSpec&, std::vector<float>&)>;
 using FullEdit = std::function<void(const Case&, const TensorSet&, const TensorSpec&, std::vector<float>&)>;
 using Change = std::pair<std::string, std::string>;  // key and value
@@ -42,8 +43,9 @@ class Bench {
   // The original and all that was asked, in this order.
   const std::vector<Answer>& answers() const { return answers_; }
 
-  // The case with attributes changed and then its data. Keys of Change: attributes, or "fill". What cannot be asked has not
-  // run. Where an attribute changes, data keep their numbers as far as shapes allow, or are filled anew.
+  // The case with attributes changed and then its data. Keys of Change: attributes, or "fill". What cannot be
+  // asked has not run. Where an attribute changes, data keep their numbers as far as shapes allow, or are
+  // filled anew.
   Answer ask(const std::vector<Change>& changes, const Edit& edit);
   Answer ask(const Edit& edit) { return ask(std::vector<Change>{}, edit); }
   Answer ask(const std::vector<Change>& changes, const FullEdit& edit);

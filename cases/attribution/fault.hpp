@@ -1,5 +1,5 @@
-// One fault in a computation: at one of its numbered nodes (the sum of the weights, the rescale of the accumulator) something
-// else is computed than should be. A model (models.hpp) asks the fault at every node.
+// One fault in a computation: at one of its numbered nodes (the sum of the weights, the rescale of the
+// accumulator) something else is computed than should be. A model (models.hpp) asks the fault at every node.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,8 @@ inline std::int64_t source(Source s, std::int64_t i, std::int64_t right, std::in
   return right;
 }
 
-// Of a loop that adds in `kLanes` independent sums, as a vector unit does: which of its addends the fault is in.
+// Of a loop that adds in `kLanes` independent sums, as a vector unit does: which of its addends the fault is
+// in.
 enum class Where : std::uint8_t {
   whole,       // one running sum
   lanes,       // each of the independent sums
@@ -116,7 +117,8 @@ struct Fault {
 
   bool at(int n) const { return n == node; }
 
-  // What f32 holds: a fault in 20 bits rounds what has been rounded to 24, and where that lies half way every sixteenth number is another.
+  // What f32 holds: a fault in 20 bits rounds what has been rounded to 24, and where that lies half way every
+  // sixteenth number is another.
   static double held(double r) { return static_cast<float>(r); }
   // Beyond its largest number, of a sum whose order nobody knows.
   static double ranged(double r) { return std::fabs(r) < 0x1.ffffffp127 ? r : r * kInfinity; }

@@ -57,7 +57,8 @@ constexpr std::string_view kSources[] = {"the first's",
 static_assert(std::size(kSources) == static_cast<std::size_t>(Source::count));
 static_assert(std::size(kWords) == static_cast<std::size_t>(Wrong::count));
 
-// What kernels hold an exponential's argument above, and what they add to a logit, or put in its place, to hide a key.
+// What kernels hold an exponential's argument above, and what they add to a logit, or put in its place, to
+// hide a key.
 constexpr int kHeldAbove[] = {4,  5,  6,  7,  8,  10, 12, 14, 15, 16, 18, 20, 24, 25,
                               30, 32, 40, 44, 48, 50, 60, 64, 70, 80, 86, 87, 88, 100};
 constexpr int kHiddenBy[] = {100,    1000,   9999,   10'000, 30'000,  32'752,    32'767,       32'768,

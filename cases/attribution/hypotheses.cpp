@@ -76,19 +76,22 @@ std::optional<Modelled> modelled(const Op& op, const Answer& answer) {
   return m;
 }
 
-// What is left by the hypothesis is that part of the error at most, and that part of what is left by another stage's.
+// What is left by the hypothesis is that part of the error at most, and that part of what is left by another
+// stage's.
 constexpr double kExplains = 0.45, kDecides = 0.7;
 // What may leave an answer out has to leave next to nothing of the others.
 constexpr double kExplainsOthers = 0.1;
 // In limits: hypotheses that leave less are right alike.
 constexpr double kExact = 0.002;
-// What leaves more than a limit explains where it leaves that part of the error at most, and every other stage so many times more.
+// What leaves more than a limit explains where it leaves that part of the error at most, and every other
+// stage so many times more.
 constexpr double kNearly = 0.01, kFarBehind = 20;
 // Of the first answer's squared error a hypothesis has to explain a half to be held against the others.
 constexpr double kWorthwhile = 0.5;
 
-// Two hypotheses a and b predict what lies b - a apart. Where between them an answer lies, 0 at a and 1 at b: the roundings of the
-// kernel, which both leave alike, fall out of the difference, and tell little where it is not many of them.
+// Two hypotheses a and b predict what lies b - a apart. Where between them an answer lies, 0 at a and 1 at b:
+// the roundings of the kernel, which both leave alike, fall out of the difference, and tell little where it
+// is not many of them.
 struct Between {
   double along = 0, apart = 0;  // sums of (got - a) (b - a) and of (b - a)^2, in squared limits
   double share() const { return along / apart; }
@@ -116,8 +119,8 @@ bool refuted(const Held& h, const std::vector<double>& without, const std::vecto
   return false;
 }
 
-// One answer may be left out, of many: a number that lies half way between two of a fault's few bits falls either way, and all that
-// follows from it is another number.
+// One answer may be left out, of many: a number that lies half way between two of a fault's few bits falls
+// either way, and all that follows from it is another number.
 constexpr int kEnoughWrong = 3;  // of the others, by more than kExact
 std::vector<bool> all_but_the_worst(const Held& h, const std::vector<double>& without,
                                     std::vector<bool> counts) {
@@ -165,7 +168,8 @@ bool cuts_as_stored(const Explanation& e, const Modelled& m) {
               : e.fault.wrong >= Wrong::stored_down && e.fault.wrong <= Wrong::stored_away);
 }
 
-// The hypothesis that explains these answers; of several stages that explain them alike the one that the probes named, or none.
+// The hypothesis that explains these answers; of several stages that explain them alike the one that the
+// probes named, or none.
 std::optional<Explanation> decided(const std::vector<Modelled>& used, const std::vector<Held>& all,
                                    const std::vector<double>& without, const std::vector<bool>& counts,
                                    std::string_view probed, bool but_one) {
@@ -216,7 +220,8 @@ std::optional<Explanation> decided(const std::vector<Modelled>& used, const std:
   std::vector<const Explanation*> left_over;
   std::ranges::copy_if(alike, std::back_inserter(left_over), [&](const auto* e) { return !beaten(e); });
   if (left_over.empty()) left_over = alike;
-  // Of those that do not, a store that cuts where the output's format would round; that of the probes; else the earliest, whose result is all that the later ones see.
+  // Of those that do not, a store that cuts where the output's format would round; that of the probes; else
+  // the earliest, whose result is all that the later ones see.
   const Explanation* chosen = nullptr;
   for (const Explanation* e : left_over)
     if (chosen == nullptr || e->stage == probed || cuts_as_stored(*e, used[0]) ||

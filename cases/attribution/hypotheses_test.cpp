@@ -1,4 +1,5 @@
-// Answers that a model with a fault gives: whether the fault's stage is found again, and that nothing is where there is no fault.
+// Answers that a model with a fault gives: whether the fault's stage is found again, and that nothing is
+// where there is no fault.
 #include "cases/attribution/hypotheses.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,8 @@ TEST(Hypotheses, of_many_answers_one_may_be_left_out_and_not_two) {
   EXPECT_TRUE(!two || two->stage != "exp") << two->what;
 }
 
-// Where the scale is 1, q.k in few bits is q.k times scale in few bits; another width of a head tells them apart.
+// Where the scale is 1, q.k in few bits is q.k times scale in few bits; another width of a head tells them
+// apart.
 TEST(Hypotheses, what_explains_alike_is_tied_until_an_answer_lies_at_one_of_both) {
   for (const auto& [fault, stage] :
        {std::pair{"q.k: in 12 bits", "qk"}, {"q.k times scale: in 12 bits", "scale"}}) {

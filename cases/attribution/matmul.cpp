@@ -62,7 +62,8 @@ void matmul_as_given(Bench& bench, Attribution& a) {
       return name(a, "addressing", "few products: in a small matrix they are right, in this one not");
     return name(a, "dot", "few products are summed rightly, all of k are not");
   }
-  // One element of each row of an operand alone, as it is: the other operand has a 1 where the largest, or the smallest, of that column is.
+  // One element of each row of an operand alone, as it is: the other operand has a 1 where the largest, or
+  // the smallest, of that column is.
   for (const char* operand : {"a", "b"}) {
     if (all.text(operand) == "f32") continue;
     if (single_is_wrong(bench, {{"dtype", "f32"}}, operand, [](const TensorSpec&, std::vector<float>&) {}))
@@ -97,7 +98,8 @@ void attribute_matmul(Bench& bench, Attribution& a) {
     return name(a, "dot", "products of plain f32 are wrong");
   if (plain.ran) {
     a.support.push_back("products of plain f32 are right");
-    // Products beyond f16's range, and below its smallest number, of operands and with sums that are within it.
+    // Products beyond f16's range, and below its smallest number, of operands and with sums that are within
+    // it.
     const auto sized = [&](double size) {
       return bench.ask(
           longer, Edit([=](const TensorSpec& t, std::vector<float>& x) {

@@ -1,6 +1,7 @@
-// The place of a fault in a matrix product: which k. a[i,k] = 1 in one row i and b[j,k] = 1 in one row j for each k, so that an element of y
-// shows one product alone, and what is lost or doubled along k is seen by itself. Asked twice: what lies in rows and columns of y moves
-// when each k goes to another element, what lies in k does not.
+// The place of a fault in a matrix product: which k. a[i,k] = 1 in one row i and b[j,k] = 1 in one row j for
+// each k, so that an element of y shows one product alone, and what is lost or doubled along k is seen by
+// itself. Asked twice: what lies in rows and columns of y moves when each k goes to another element, what
+// lies in k does not.
 #include <fmt/format.h>
 
 #include "cases/attribution/conclusion.hpp"

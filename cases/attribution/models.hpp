@@ -1,5 +1,6 @@
-// Ops computed in f64 along the steps that their contract declares, with one fault in them (fault.hpp): what a kernel with that
-// fault would give. Without a fault a model gives the truth but for roundings that no contract fixes.
+// Ops computed in f64 along the steps that their contract declares, with one fault in them (fault.hpp): what
+// a kernel with that fault would give. Without a fault a model gives the truth but for roundings that no
+// contract fixes.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ class Model {
 double stored(const Fault& f, int node, std::string_view dtype, double x);
 // The element of an answer's first output that is farthest from the truth, in limits.
 std::int64_t worst_element(const Answer& answer);
-// At most `most` of the rows of n elements that an answer's first output consists of: the worst, and others evenly spaced.
+// At most `most` of the rows of n elements that an answer's first output consists of: the worst, and others
+// evenly spaced.
 std::vector<std::int64_t> some_rows(const Answer& answer, std::int64_t n, std::int64_t most);
 
 // Nothing for an op that has no model, and for an answer without a contract.

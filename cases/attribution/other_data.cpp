@@ -1,5 +1,5 @@
-// The same case with other numbers, which every stage has something to do with: more to hold hypotheses against, and what one question
-// tells of operands, rows and runs.
+// The same case with other numbers, which every stage has something to do with: more to hold hypotheses
+// against, and what one question tells of operands, rows and runs.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -25,7 +25,8 @@ struct SmallShape {
 
 }  // namespace
 
-// Where the case has a NaN: the same case with one in each input in turn, which tells the stages apart that lose it.
+// Where the case has a NaN: the same case with one in each input in turn, which tells the stages apart that
+// lose it.
 void one_nan(Bench& bench) {
   bool has = false;
   for (const TensorSpec& t : bench.original().tensors)
@@ -45,7 +46,8 @@ void one_nan(Bench& bench) {
                       }));
 }
 
-// The same case with other numbers, which every stage has something to do with: more to hold hypotheses against.
+// The same case with other numbers, which every stage has something to do with: more to hold hypotheses
+// against.
 void other_data(Bench& bench) {
   constexpr std::int64_t kMostElements = 100'000;
   std::int64_t elements = 0;
@@ -56,8 +58,8 @@ void other_data(Bench& bench) {
     (void)bench.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) { random_numbers(t, x, seed); }));
 }
 
-// Small shapes of which nothing is a power of two, for stages that explain alike what was asked so far: q.k is q.k times scale where the
-// scale is 1, one block of many is none, a weight of 1 rounds as V does.
+// Small shapes of which nothing is a power of two, for stages that explain alike what was asked so far: q.k
+// is q.k times scale where the scale is 1, one block of many is none, a weight of 1 rounds as V does.
 void other_shape(Bench& bench) {
   static const SmallShape kSmall[] = {
       {"attention",
@@ -117,8 +119,8 @@ bool reads_other_rows(Bench& bench) {
   return alike.ran && !alike.bad;
 }
 
-// Whether runs that differ in nothing, poison and placement included, give different bits. What changes with every third call
-// only is seen by four.
+// Whether runs that differ in nothing, poison and placement included, give different bits. What changes with
+// every third call only is seen by four.
 bool unsteady(Bench& bench) {
   const Answer first = bench.ask(Edit{});
   for (int i = 0; i < 3 && first.ran; ++i) {

@@ -1,4 +1,5 @@
-// What columns of an answer say of the things that they show (keys, dimensions of a head): which of them are wrong.
+// What columns of an answer say of the things that they show (keys, dimensions of a head): which of them are
+// wrong.
 #pragma once
 
 #include <cmath>
@@ -20,12 +21,13 @@ struct Part {
 // doubtful: off, and by so little that an error that grows from thing to thing may just pass there.
 enum class Mark : std::uint8_t { open, right, doubtful, gained, off };
 
-// The factor that most things of a row agree on. What is lost has no vote; 1 is taken where an eighth agrees on
-// it and not on the other.
+// The factor that most things of a row agree on. What is lost has no vote; 1 is taken where an eighth agrees
+// on it and not on the other.
 double common_factor(const std::vector<Part>& row);
 Mark mark_of(const Part& p, double factor);
 
-// What is known of the things along an axis. What has gained where others are lost has what they lost: it is not wrong itself.
+// What is known of the things along an axis. What has gained where others are lost has what they lost: it is
+// not wrong itself.
 struct Axis {
   std::vector<Mark> marks;
   bool some_lost = false;
@@ -42,9 +44,10 @@ struct Run {
   std::int64_t first = 0, last = 0, of_each = 0;
 };
 
-// One run of neighbours that is wrong, or the same in each so many, where others are right; nothing for what lies scattered, for
-// an error that grows from thing to thing, and where fewer than `fewest` are right: of those that are compared with each other two
-// are no majority beside one that is wrong. Things that no column showed are neither.
+// One run of neighbours that is wrong, or the same in each so many, where others are right; nothing for what
+// lies scattered, for an error that grows from thing to thing, and where fewer than `fewest` are right: of
+// those that are compared with each other two are no majority beside one that is wrong. Things that no column
+// showed are neither.
 std::optional<Run> run_of(const Axis& axis, std::int64_t fewest = 3);
 
 }  // namespace assay::attribution

@@ -75,8 +75,8 @@ bool right_with_each_row_its_largest(Bench& bench) {
 void attribute_softmax(Bench& bench, Attribution& a) {
   if (early(bench, a) || reads_others(bench, a)) return;
   const bool summed = bench.the_case().op->name == "logsumexp";  // one number comes of a row
-  // Short rows, whose limits are a few roundings wide; many of them, so that one rounding that happens to be none hides nothing. What
-  // they do not show, rows of the case's own length may.
+  // Short rows, whose limits are a few roundings wide; many of them, so that one rounding that happens to be
+  // none hides nothing. What they do not show, rows of the case's own length may.
   bool own_shape = false;
   const auto& given = bench.the_case().attributes;
   const auto ask = [&](const std::vector<Change>& more,
@@ -191,7 +191,8 @@ void attribute_softmax(Bench& bench, Attribution& a) {
 
 namespace {
 
-// Of rows with one square each, under an eps of its size: y = x / sqrt(c x^2 + eps), with one c that is not 1.
+// Of rows with one square each, under an eps of its size: y = x / sqrt(c x^2 + eps), with one c that is not
+// 1.
 bool mean_is_off(const Answer& exact) {
   constexpr double kEps = 0.37, kAlike = 0x1p-10;  // c is known within some roundings of f32
   if (exact.got.empty()) return false;
@@ -223,8 +224,8 @@ void attribute_norm(Bench& bench, Attribution& a) {
   }
   // An eps that is as large as what it is added to tells apart what is done before and behind.
   (void)bench.ask({{"dtype", "f32"}, {"eps", "0.37"}}, Edit{});
-  // One element, or two around 0: what is summed is exact, and what is left is 1/sqrt and the product. Many rows, so that one
-  // rounding that happens to be none hides nothing.
+  // One element, or two around 0: what is summed is exact, and what is left is 1/sqrt and the product. Many
+  // rows, so that one rounding that happens to be none hides nothing.
   const auto summed_exactly = [&](const char* eps, double unit) {
     return bench.ask(
         {{"rows", "16"}, {"cols", centred ? "2" : "1"}, {"eps", eps}, {"dtype", "f32"}, {"layout", "dense"}},

@@ -31,8 +31,8 @@ inline bool has(const Bench& bench, std::string_view key, std::string_view other
   return found != all.end() && found->second != other_than;
 }
 
-// A factor that is off by more is no matter of roundings: f16 and bf16 keep 1/128. Rows whose logarithms are nearly alike (their
-// squared distance from the mean, summed) show no slope.
+// A factor that is off by more is no matter of roundings: f16 and bf16 keep 1/128. Rows whose logarithms are
+// nearly alike (their squared distance from the mean, summed) show no slope.
 inline constexpr double kGross = 0.01, kSpread = 0.01;
 
 // How a wrong answer's rows are related to the truth's.

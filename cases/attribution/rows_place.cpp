@@ -1,10 +1,14 @@
-// The place of a fault in an op over rows (softmax, logsumexp, the norms) or in a quantiser: which columns, which rows.
+// The place of a fault in an op over rows (softmax, logsumexp, the norms) or in a quantiser: which columns,
+// which rows.
 //
-//   numbers  the case's own shape, numbers of one size: rows of which nothing is right, beside rows that are; columns likewise
-//   heavy    in each row one column, another in each, has all the weight: what is left out of its sum, or of its maximum, is that
+//   numbers  the case's own shape, numbers of one size: rows of which nothing is right, beside rows that are;
+//   columns likewise
+//   heavy    in each row one column, another in each, has all the weight: what is left out of its sum, or of
+//   its maximum, is that
 //            column. Of a quantiser one in each group has the largest code, and all others are 0
 //
-// A column that is wrong in rows in which another is heavy has been read from elsewhere: it is the place, not the heavy one.
+// A column that is wrong in rows in which another is heavy has been read from elsewhere: it is the place, not
+// the heavy one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +23,8 @@ namespace assay::attribution {
 namespace {
 
 constexpr std::int64_t kMostElements = 1 << 20;  // of a question
-// A logit whose weight is nothing beside that of its negative; and a number that no scale has as its largest code.
+// A logit whose weight is nothing beside that of its negative; and a number that no scale has as its largest
+// code.
 constexpr float kLight = -60, kHeavy = 11;
 
 class RowPlaces {
@@ -68,7 +73,8 @@ class RowPlaces {
     return got != want && !(std::fabs(got - want) <= a.truths[0].limit[i]) &&
            !(std::isnan(got) && std::isnan(want));
   }
-  // Of a softmax a logit, of a norm nothing beside the heavy one, of a quantiser so little that its code is 0.
+  // Of a softmax a logit, of a norm nothing beside the heavy one, of a quantiser so little that its code is
+  // 0.
   float number(bool heavy) const {
     if (op_ == "softmax" || op_ == "logsumexp") {
       const double unit = op_ == "softmax" ? bench_.the_case().attributes.real("temperature") : 1;
@@ -99,7 +105,8 @@ class RowPlaces {
     return rows;
   }
 
-  // Which column of its group (or of the row) is heavy in a row, asked for columns of one width from `first` on; -1: none.
+  // Which column of its group (or of the row) is heavy in a row, asked for columns of one width from `first`
+  // on; -1: none.
   std::int64_t heavy_in(std::int64_t row, std::int64_t group) const {
     if (!quantises_) return row;
     // Another in every group, without a step from one to the next that a fault could have, too.
@@ -173,7 +180,8 @@ class RowPlaces {
         mark(asked, c, wrong(a, at(c)));
   }
 
-  // The one column that a row's sum goes without: the first `count` columns have all the weight, of fewer and fewer.
+  // The one column that a row's sum goes without: the first `count` columns have all the weight, of fewer and
+  // fewer.
   std::optional<Run> column_of(std::int64_t row) {
     const auto wrong_with = [&](std::int64_t first, std::int64_t end) {
       const Answer a = bench_.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {

@@ -24,7 +24,8 @@ bool is_a_multiple(const double* got, const double* want, const double* limit, c
   return true;
 }
 
-// Whether the numbers of a row are those that they should be, in another order; the smallest of them are all 0.
+// Whether the numbers of a row are those that they should be, in another order; the smallest of them are all
+// 0.
 bool in_another_order(const double* got, const double* want, const double* limit, std::size_t n) {
   std::vector<double> a(got, got + n), b(want, want + n);
   const double most = *std::max_element(limit, limit + n);

@@ -90,8 +90,9 @@ void sign_mask_bit(const FaultSite& site, TensorSet& set) {
                                        (1U << Stream(site.seed, "fault").below(0, 32)));
 }
 
-// Encoders are symmetric or nearly so: -128 stands in no tensor that they made, and in those of others. Two of them stand
-// side by side, in every tensor at the same columns: -128 * -128 twice is one more than 16 bits hold.
+// Encoders are symmetric or nearly so: -128 stands in no tensor that they made, and in those of others. Two
+// of them stand side by side, in every tensor at the same columns: -128 * -128 twice is one more than 16 bits
+// hold.
 void least_codes(const FaultSite& site, TensorSet& set) {
   bool found = false;
   for (const TensorSpec& t : site.tensors) {
@@ -117,7 +118,8 @@ void inf_code(const FaultSite& site, TensorSet& set) {
            std::numeric_limits<double>::infinity());
 }
 
-// CUDA's canonical NaN in f32 is 0x7fffffff: one more, by a half of the last place that is kept, and it is 0x80000000.
+// CUDA's canonical NaN in f32 is 0x7fffffff: one more, by a half of the last place that is kept, and it is
+// 0x80000000.
 void nan_all_ones(const FaultSite& site, TensorSet& set) {
   Encoded& tensor = set.at(first_data(site).name);
   const ScalarFormat* scalar = find_scalar_format(tensor.format);
@@ -143,7 +145,8 @@ void wrong_expert(const FaultSite& site, TensorSet& set) {
   id = (id + 1) % experts;
 }
 
-// Routers name an expert once for a token; dispatch by a router's padding, or by replicas of an expert, may name it twice.
+// Routers name an expert once for a token; dispatch by a router's padding, or by replicas of an expert, may
+// name it twice.
 void repeated_expert(const FaultSite& site, TensorSet& set) {
   if (site.attributes.integer("topk") < 2) no_site(site, "topk >= 2");
   const auto ids = entries(set, site, "topk_ids");

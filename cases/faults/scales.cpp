@@ -123,8 +123,8 @@ void scale_bit(const FaultSite& site, TensorSet& set) {
   no_site(site, "a format with scales");
 }
 
-// The 8-bit scale of an element that counts: found by trying, since each format orders its scales in its own way. Scales in f32
-// are positive and finite: that is their domain.
+// The 8-bit scale of an element that counts: found by trying, since each format orders its scales in its own
+// way. Scales in f32 are positive and finite: that is their domain.
 void nan_scale(const FaultSite& site, TensorSet& set) {
   const bool attention = site.op.name == "attention";
   Encoded& tensor = set.at(attention ? "k" : first_data(site).name);

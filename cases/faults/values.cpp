@@ -48,8 +48,9 @@ void aim_scores(const FaultSite& site, Values& values, double target, Chosen cho
 
 }  // namespace
 
-// The NaN stands where it changes no other row: a scale over columns, or over the whole tensor, that came from the element
-// itself would move them all, and by so little that the truths, once they are rounded, need not show it.
+// The NaN stands where it changes no other row: a scale over columns, or over the whole tensor, that came
+// from the element itself would move them all, and by so little that the truths, once they are rounded, need
+// not show it.
 void nan_value(const FaultSite& site, Values& values) {
   const TensorSpec& t = first_data(site);
   std::vector<float>& x = first_values(site, values);

@@ -133,8 +133,8 @@ void needle(const FillRequest& r, Values& values) {
   f.value([&](I b, I g, I j, I, float) { return j == f.visible_key(b, g) ? 1.0 : 0.0; });
 }
 
-// The drawn key weighs most and has no V; all others weigh 2^-10.3 to 2^-10.8 of it: weights in 8 bits that were not scaled up in
-// front of their cast are 0 below 2^-10.
+// The drawn key weighs most and has no V; all others weigh 2^-10.3 to 2^-10.8 of it: weights in 8 bits that
+// were not scaled up in front of their cast are 0 below 2^-10.
 void crowd(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? 7.3 : 0.0; }, 1.0, 0.015625);
@@ -267,9 +267,9 @@ void abyss(const FillRequest& r, Values& values) {
   f.value([](I, I, I, I, float x) { return 1.0 + 0.25 * x; });
 }
 
-// No key has more than a few times the weight of another, and every V is 1/2 .. 1 but the needle's, which is 0: the sum is
-// large against each of its terms, and a truncating accumulator of t bits loses up to 2^-t of it at each step, always to
-// the same side. Weights so near to each other survive a conversion to 8 bits.
+// No key has more than a few times the weight of another, and every V is 1/2 .. 1 but the needle's, which is
+// 0: the sum is large against each of its terms, and a truncating accumulator of t bits loses up to 2^-t of
+// it at each step, always to the same side. Weights so near to each other survive a conversion to 8 bits.
 void distractors(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? 2.0 : 0.0; }, 1.0, 0.25);
@@ -306,8 +306,9 @@ void extreme_values(const FillRequest& r, Values& values) {
   f.value([](I, I, I j, I c, float) { return (c % 8 == 7 && j % 2 == 0 ? -1.0 : 1.0) * 60000.0; });
 }
 
-// One channel to each key, dv keys in a row all of them, from a drawn one on: no channel has more keys than it must, and its sum
-// is not much larger than the part of one key. Logits are alike, not equal, and the rest of V is small and of both signs.
+// One channel to each key, dv keys in a row all of them, from a drawn one on: no channel has more keys than
+// it must, and its sum is not much larger than the part of one key. Logits are alike, not equal, and the rest
+// of V is small and of both signs.
 void roll_call_of_keys(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([](I, I, I) { return 0.5; }, 1.0, 0.03125);
@@ -319,10 +320,11 @@ void roll_call_of_keys(const FillRequest& r, Values& values) {
   });
 }
 
-// Of roll_call: dv keys in a row call every channel once, so that of n keys at most m = ceil(n / dv) call one. Logits differ by noise
-// of 1/32: a key weighs more than 3/4 of another (nine standard deviations), and a channel has N / W <= 1/4 of the row sum where there
-// are four channels and four keys for each. t lost keys of a channel, of weight w, change it by at least (t w / N) (1 - N / W) >=
-// t / m * 3/4 * 3/4 of itself; 3/8 leaves a third of that for the noise of V and for the formats. A sink only adds to W.
+// Of roll_call: dv keys in a row call every channel once, so that of n keys at most m = ceil(n / dv) call
+// one. Logits differ by noise of 1/32: a key weighs more than 3/4 of another (nine standard deviations), and
+// a channel has N / W <= 1/4 of the row sum where there are four channels and four keys for each. t lost keys
+// of a channel, of weight w, change it by at least (t w / N) (1 - N / W) >= t / m * 3/4 * 3/4 of itself; 3/8
+// leaves a third of that for the noise of V and for the formats. A sink only adds to W.
 std::optional<std::int64_t> keys_called(const Attributes& a, double loosest) {
   constexpr double kShare = 3.0 / 8;  // Derivation: above
   const std::int64_t keys = a.integer("len"), given = a.integer("dv");

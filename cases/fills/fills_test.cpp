@@ -115,7 +115,8 @@ TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
   }
 }
 
-// The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it was.
+// The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it
+// was.
 TEST(Fills, a_needle_is_aimed_through_the_page_table) {
   const Case c = a_case(find_fill(input_lists(), "needle", "attention"), 5);
   const auto truth =

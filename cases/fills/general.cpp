@@ -26,8 +26,9 @@ void make_room(const FillRequest& request, Values& values) {
   });
 }
 
-// rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta, sinks,
-// slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it shows.
+// rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta,
+// sinks, slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it
+// shows.
 template <typename Rule>
 void each(const FillRequest& request, Values& values, Rule rule) {
   make_room(request, values);
@@ -46,7 +47,8 @@ void each(const FillRequest& request, Values& values, Rule rule) {
   }
 }
 
-// The scalar format that holds the tensor's elements, or f16 for a format of several parts (its scales are f16-like).
+// The scalar format that holds the tensor's elements, or f16 for a format of several parts (its scales are
+// f16-like).
 const ScalarFormat& element_format(const TensorSpec& t) {
   const ScalarFormat* scalar = find_scalar_format(t.format);
   return scalar ? *scalar : scalar_format("f16");
@@ -124,7 +126,8 @@ void two_levels(const FillRequest& r, Values& v) {
 }
 
 void subnormal(const FillRequest& r, Values& v) {
-  // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are lost.
+  // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are
+  // lost.
   double normal = 0;
   for (const auto& t : r.tensors)
     if (t.role != TensorRole::index && t.shape.size() > 1)
@@ -137,7 +140,8 @@ void subnormal(const FillRequest& r, Values& v) {
   });
 }
 
-// Steps of 2^-17 modulo 24: the second run is already there where block scales in e4m3fn are subnormal beside those of the first.
+// Steps of 2^-17 modulo 24: the second run is already there where block scales in e4m3fn are subnormal beside
+// those of the first.
 void ladder(const FillRequest& r, Values& v) {
   each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
     return std::ldexp(s.gaussian(i), -static_cast<int>(17 * (i / columns + column / 16) % 24));
@@ -173,7 +177,8 @@ void ties(const FillRequest& r, Values& v) {
     down.rounding = Rounding::toward_zero;
     const double x = s.gaussian(i);
     const double low = round_to(f, x, down);
-    // The neighbour of `low` away from zero: x between them is pushed to the middle, then one f32 step either way.
+    // The neighbour of `low` away from zero: x between them is pushed to the middle, then one f32 step either
+    // way.
     const double step = std::ldexp(
         1.0, std::max(std::ilogb(std::fabs(low) + smallest_normal(f)), 1 - f.bias) - f.fraction_bits);
     const double middle = low + std::copysign(step / 2, x);

@@ -33,8 +33,9 @@ float about(float tie, const Stream& stream, std::size_t i) {
 
 }  // namespace
 
-// Each row begins with its absmax A in [1, 2); the others are fl((code + 1/2) s), s = fl(A / D), D the divisor of the
-// output's format (127 for int8). Rows of formats with one scale for several rows share the first row's A.
+// Each row begins with its absmax A in [1, 2); the others are fl((code + 1/2) s), s = fl(A / D), D the
+// divisor of the output's format (127 for int8). Rows of formats with one scale for several rows share the
+// first row's A.
 void quotient_ties(const FillRequest& r, Values& values) {
   double divisor = 127;
   bool by_row = true;
@@ -54,9 +55,9 @@ void quotient_ties(const FillRequest& r, Values& values) {
 
 namespace {
 
-// The scalar format that a quantiser's output stores its elements in; nullptr where it is no scalar. *divisor: by what an
-// absmax is divided to give the scale, 0 where nothing is scaled; of OCP MX an absmax whose scale is 1 by every mx_scale,
-// of nvfp4 that of a block whose scale is 1.
+// The scalar format that a quantiser's output stores its elements in; nullptr where it is no scalar.
+// *divisor: by what an absmax is divided to give the scale, 0 where nothing is scaled; of OCP MX an absmax
+// whose scale is 1 by every mx_scale, of nvfp4 that of a block whose scale is 1.
 const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
   for (const auto& t : r.tensors) {
     if (t.role != TensorRole::output) continue;
@@ -75,8 +76,8 @@ const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
   return nullptr;
 }
 
-// Where a block's scale is 1: its first two elements, and the codes from the least to the greatest between which the others lie
-// half-way. Of a format without minima the first alone decides.
+// Where a block's scale is 1: its first two elements, and the codes from the least to the greatest between
+// which the others lie half-way. Of a format without minima the first alone decides.
 struct BlockTies {
   std::string_view format;
   double first, second;
@@ -105,10 +106,11 @@ bool block_ties(const FillRequest& r, Values& values) {
 
 }  // namespace
 
-// Half-way between two neighbours of the output's element format, or one f32 step to either side. Where a scale follows
-// from the absmax, every run of 32 elements begins with D 2^k, D the divisor of the format (127 for int8 and for a block
-// without a scalar of its own), so that the scale is 2^k and x / scale is exact. Blocks have rules of their own for the scale:
-// kBlockTies says what their runs begin with and which middles there are.
+// Half-way between two neighbours of the output's element format, or one f32 step to either side. Where a
+// scale follows from the absmax, every run of 32 elements begins with D 2^k, D the divisor of the format (127
+// for int8 and for a block without a scalar of its own), so that the scale is 2^k and x / scale is exact.
+// Blocks have rules of their own for the scale: kBlockTies says what their runs begin with and which middles
+// there are.
 void output_ties(const FillRequest& r, Values& values) {
   if (block_ties(r, values)) return;
   double divisor = 0;

@@ -1,5 +1,5 @@
-// Fills in which one element decides: what a reduction over a row loses shows in full, where random data would hide it
-// (one of 8,189 gaussian elements moves a norm by a 16,000th).
+// Fills in which one element decides: what a reduction over a row loses shows in full, where random data
+// would hide it (one of 8,189 gaussian elements moves a norm by a 16,000th).
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,8 @@
 namespace assay::fill_families {
 namespace {
 
-// rule(stream, row, column, columns, element) for the rows of tensors of two axes and more; vectors stay gaussian.
+// rule(stream, row, column, columns, element) for the rows of tensors of two axes and more; vectors stay
+// gaussian.
 template <typename Rule>
 void rows(const FillRequest& request, Values& values, Rule rule) {
   gaussian(request, values);
@@ -24,8 +25,8 @@ void rows(const FillRequest& request, Values& values, Rule rule) {
   }
 }
 
-// Larger than all others of a row together, in a sum of squares as in one of exponentials, and no more: half or so of the
-// result is the row's own.
+// Larger than all others of a row together, in a sum of squares as in one of exponentials, and no more: half
+// or so of the result is the row's own.
 double decisive(std::size_t columns) {
   return std::min(256.0, std::max(2.0 + std::log(static_cast<double>(columns)),
                                   std::sqrt(static_cast<double>(columns)) / 4));
@@ -40,8 +41,8 @@ void last_element(const FillRequest& r, Values& v) {
        });
 }
 
-// Row by row the carrier stands at: the end and a few elements before it; the first element of what is left beyond a
-// multiple of 2 to 4096, and the last of what is not; and anywhere.
+// Row by row the carrier stands at: the end and a few elements before it; the first element of what is left
+// beyond a multiple of 2 to 4096, and the last of what is not; and anywhere.
 void carrier(const FillRequest& r, Values& v) {
   rows(r, v,
        [](const TensorSpec&, const Stream& s, std::size_t row, std::size_t column, std::size_t columns,
@@ -82,10 +83,10 @@ void negative_extreme(const FillRequest& r, Values& v) {
        });
 }
 
-// Of several operands (a, b; x, w13, w2) the first is near 1, of a pair in turns near -1, and the others call the roll; a single
-// matrix does. There every run of 16 elements, of 64 in a later operand of so many rows, has one that stands out, row by row at the
-// next place from a drawn one on: each place has its row, in which no other of its run is as large, and in which a sum is not much
-// larger than that one term.
+// Of several operands (a, b; x, w13, w2) the first is near 1, of a pair in turns near -1, and the others call
+// the roll; a single matrix does. There every run of 16 elements, of 64 in a later operand of so many rows,
+// has one that stands out, row by row at the next place from a drawn one on: each place has its row, in which
+// no other of its run is as large, and in which a sum is not much larger than that one term.
 void roll_call(const FillRequest& r, Values& v) {
   std::vector<std::string_view> matrices;
   for (const TensorSpec& t : r.tensors)
@@ -106,8 +107,9 @@ void roll_call(const FillRequest& r, Values& v) {
        });
 }
 
-// One element at the front that is most of the sum, of squares, of exponentials or of products, a little above a power of two,
-// and the rest small and of its sign: whatever order of addition begins there cuts every later term at the same place.
+// One element at the front that is most of the sum, of squares, of exponentials or of products, a little
+// above a power of two, and the rest small and of its sign: whatever order of addition begins there cuts
+// every later term at the same place.
 void front_load(const FillRequest& r, Values& v) {
   rows(r, v,
        [](const TensorSpec&, const Stream& s, std::size_t row, std::size_t column, std::size_t columns,

@@ -1,4 +1,5 @@
-// Laws of any op: rows that know nothing of each other, memory that is laid out otherwise, calls that were made before.
+// Laws of any op: rows that know nothing of each other, memory that is laid out otherwise, calls that were
+// made before.
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +10,8 @@
 namespace assay::law_families {
 namespace {
 
-// What counts an op's rows; "" where its rows know of each other (a scale for all of them, slots that are drawn together).
+// What counts an op's rows; "" where its rows know of each other (a scale for all of them, slots that are
+// drawn together).
 std::string rows_of(const Case& c) {
   static constexpr std::pair<std::string_view, std::string_view> kRows[] = {
       {"softmax", "rows"}, {"logsumexp", "rows"}, {"layernorm", "rows"},  {"rmsnorm", "rows"},
@@ -57,8 +59,8 @@ std::vector<std::int64_t> batch_points(const LawCall& base) {
   if (rows.empty() || !rows_stand_alone(base)) return {};
   if (base.c.op->name == "attention" && base.c.attributes.integer("page") > 0) return {};
   const std::int64_t n = base.c.attributes.integer(rows);
-  // Every count that vectors, warps and small tiles know, then the edges of powers of two; a threshold between two of them
-  // is found by halving.
+  // Every count that vectors, warps and small tiles know, then the edges of powers of two; a threshold
+  // between two of them is found by halving.
   std::vector<std::int64_t> points;
   for (std::int64_t i = 1; i < std::min<std::int64_t>(n, 35); ++i) points.push_back(i);
   for (std::int64_t p = 48; p < n; p += p < 128 ? 16 : p / 4)

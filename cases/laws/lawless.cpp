@@ -1,5 +1,7 @@
-// int8_tok x int8_tok by the path that the case names, or, as `one_path`, by its codes whatever is named; and rmsnorm in f32 that keeps its contract in every call, and breaks a law that its variant names: results that depend on
-// what else is in the call, or on what was called before. The variant `lawful` is the same kernel without.
+// int8_tok x int8_tok by the path that the case names, or, as `one_path`, by its codes whatever is named; and
+// rmsnorm in f32 that keeps its contract in every call, and breaks a law that its variant names: results that
+// depend on what else is in the call, or on what was called before. The variant `lawful` is the same kernel
+// without.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Each law finds the kernel that breaks it, says where, and holds for the same kernel without; parts of inputs are those
-// of the smaller case; a law that nobody promised is a fact.
+// Each law finds the kernel that breaks it, says where, and holds for the same kernel without; parts of
+// inputs are those of the smaller case; a law that nobody promised is a fact.
 #include "cases/laws/laws.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,8 @@ TEST(Laws, where_the_order_of_a_sum_changes_is_found_without_being_told) {
   EXPECT_EQ(r.changes[0], "rows 112 and 113");
 }
 
-// Each path within its own limits, and as far from the other as the reference is; one that is announced and never taken is too near.
+// Each path within its own limits, and as far from the other as the reference is; one that is announced and
+// never taken is too near.
 TEST(Laws, the_int8_path_and_the_bf16_path_of_the_same_weights_part_as_the_reference_does) {
   Lawless kernel;
   const std::string line = "matmul m=8 n=16 k=256 a=int8_tok b=int8_tok dtype=f32 variant=";
@@ -93,7 +94,8 @@ TEST(Laws, each_can_be_promised_by_its_name) {
   EXPECT_FALSE(parse_promises("deterministic=yes").law("batch"));
 }
 
-// The first rows of a case's inputs are what the case of so many rows makes itself, where a fill draws by the element.
+// The first rows of a case's inputs are what the case of so many rows makes itself, where a fill draws by the
+// element.
 TEST(Laws, a_part_of_the_inputs_is_what_its_own_line_stands_for) {
   for (const std::string line :
        {"softmax rows=9 cols=33 dtype=f16", "matmul m=9 n=5 k=64 a=int8_tok b=q8_0 dtype=f32",

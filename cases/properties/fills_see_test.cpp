@@ -1,4 +1,5 @@
-// Each fill that aims at one defect catches it where the customary inputs do not, and passes the kernel without it.
+// Each fill that aims at one defect catches it where the customary inputs do not, and passes the kernel
+// without it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -54,7 +55,8 @@ TEST(FillsSee, what_customary_inputs_hide) {
   }
 }
 
-// What a cast to e4m3fn may do to a weight is 1/16, and a largest weight that is clipped is 1/16 too small: but that one is exact.
+// What a cast to e4m3fn may do to a weight is 1/16, and a largest weight that is clipped is 1/16 too small:
+// but that one is exact.
 TEST(FillsSee, weights_in_fp8_that_are_clipped_or_were_not_scaled_up) {
   const std::string line = "attention heads=2 d=64 len=300 kv=f32 dtype=f32 variant=";
   for (const char* fill : {"onehot_attention", "crowd", "gaussian", "needle"})

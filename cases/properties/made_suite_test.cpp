@@ -89,7 +89,8 @@ TEST(MadeSuite, each_round_begins_with_what_costs_least) {
             before(of_cpu(), {" len=[34]\\d{4} ", " page=1 "}));
 }
 
-// Elements of x whose quotient by the scale of their own block lies half-way between two codes, where that scale is 1.
+// Elements of x whose quotient by the scale of their own block lies half-way between two codes, where that
+// scale is 1.
 std::size_t ties_of(const std::string& block_format, const std::string& fill) {
   const Case c =
       expand(parse_case("quantize rows=4 cols=64 to=" + block_format + " dtype=f32 fill=" + fill))[0];

@@ -1,5 +1,5 @@
-// Laws of softmax, log-sum-exp and the Walsh-Hadamard transform; quantise-on-write has properties of its own in
-// cases/studies/properties. Laws of the codecs
+// Laws of softmax, log-sum-exp and the Walsh-Hadamard transform; quantise-on-write has properties of its own
+// in cases/studies/properties. Laws of the codecs
 // (fixed point of decode and encode, order, sign, idempotent requantising) stand beside the codecs, in
 // reference/formats/laws_test.cpp, for every format; round trips of the case grammar in
 // harness/case_test.cpp, of the worker's protocol in harness/worker/protocol_test.cpp.

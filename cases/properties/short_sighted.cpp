@@ -1,5 +1,5 @@
-// A plug-in with a few kernels, each correct, and each with one defect that the customary inputs do not show: the fills of
-// cases/fills that aim at it must. A variant names the defect; without one all is right.
+// A plug-in with a few kernels, each correct, and each with one defect that the customary inputs do not show:
+// the fills of cases/fills that aim at it must. A variant names the defect; without one all is right.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -205,7 +205,8 @@ void logsumexp(const assay_call* c) {
   }
 }
 
-// 0 is the first of equals; a kernel that begins with no index at all has none where nothing is more than -Inf.
+// 0 is the first of equals; a kernel that begins with no index at all has none where nothing is more than
+// -Inf.
 void argmax(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");

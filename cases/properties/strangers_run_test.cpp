@@ -1,5 +1,5 @@
-// `assay run -b PLUG-IN` without a case: what a stranger meets first. Every planted defect is found, every correct kernel of
-// the same plug-in is green, and the same seed makes the same cases.
+// `assay run -b PLUG-IN` without a case: what a stranger meets first. Every planted defect is found, every
+// correct kernel of the same plug-in is green, and the same seed makes the same cases.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

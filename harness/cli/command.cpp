@@ -48,7 +48,8 @@ std::set<const CLI::Option*>& taken_from_file() {
   return options;
 }
 
-// What CLI11 reads a file of options by: assay.toml as the program's options, each known and each where it belongs.
+// What CLI11 reads a file of options by: assay.toml as the program's options, each known and each where it
+// belongs.
 class ConfigFile : public CLI::Config {
  public:
   explicit ConfigFile(CLI::App& app) : app_(&app) {}
@@ -97,7 +98,8 @@ class ConfigFile : public CLI::Config {
   CLI::App* app_;
 };
 
-// CLI11 reads what is a file, waits for what a pipe gives, and says nothing of kConfig where it is there and cannot be read.
+// CLI11 reads what is a file, waits for what a pipe gives, and says nothing of kConfig where it is there and
+// cannot be read.
 void refuse_odd_config(int argc, char** argv) {
   std::string file = kConfig;
   bool named = false;
@@ -131,8 +133,8 @@ std::string no_such_command(const CLI::App& app, int argc, char** argv) {
   return fmt::format("no command '{}'; {}", excerpt(argv[first]), suggest(argv[first], names));
 }
 
-// What a command takes where a word of it is missing, and which option was meant: CLI11 says "case is required", and "the following
-// argument was not expected".
+// What a command takes where a word of it is missing, and which option was meant: CLI11 says "case is
+// required", and "the following argument was not expected".
 std::string complaint(const CLI::App* app, const CLI::Error& error) {
   if (error.get_name() == "RequiredError")
     for (const CLI::App* sub : app->get_subcommands())

@@ -1,4 +1,5 @@
-// Command lines. Only command.cpp includes CLI11, whose headers cost every file that does ten seconds of a build.
+// Command lines. Only command.cpp includes CLI11, whose headers cost every file that does ten seconds of a
+// build.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,8 @@ class Command {
 };
 
 // Runs a program of subcommands, which `add` adds, as run_program() does (harness/cli/program.hpp).
-// `version` is what --version prints. Options that are not typed are taken from assay.toml in the working folder, or from the
-// file of --config (harness/cli/config_file.hpp).
+// `version` is what --version prints. Options that are not typed are taken from assay.toml in the working
+// folder, or from the file of --config (harness/cli/config_file.hpp).
 int run_commands(const std::string& name, const std::string& what, const std::string& footer,
                  const std::string& version, int argc, char** argv, int& exit_code,
                  const std::function<void(const Command&)>& add);

@@ -11,7 +11,8 @@
 
 namespace assay {
 
-// The names of --backend: behind commas, though options and files that are there may have commas of their own.
+// The names of --backend: behind commas, though options and files that are there may have commas of their
+// own.
 inline std::vector<std::string> backend_names(const std::string& text) { return typed_backends(text); }
 
 void add_run(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws);

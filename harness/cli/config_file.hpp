@@ -6,7 +6,8 @@
 //   budget = 60
 //   expected = "known.list"
 //
-// A section is a subcommand, a key one of its long options or positional arguments. The command line comes first.
+// A section is a subcommand, a key one of its long options or positional arguments. The command line comes
+// first.
 #pragma once
 
 #include <iosfwd>
@@ -21,8 +22,8 @@ struct ConfigOption {
   std::string where;                // "assay.toml:3"
 };
 
-// The options of a file in TOML. Throws InputError with file and line: a text that is no TOML, a key outside of a section, a
-// value that is neither a text, a number, true, false, nor a list of such.
+// The options of a file in TOML. Throws InputError with file and line: a text that is no TOML, a key outside
+// of a section, a value that is neither a text, a number, true, false, nor a list of such.
 std::vector<ConfigOption> read_config(std::istream& text, const std::string& file);
 
 }  // namespace assay

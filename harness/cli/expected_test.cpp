@@ -1,4 +1,5 @@
-// What a project keeps: its list of known findings (--expected, --write-expected), its assay.toml; and what a run says as Markdown.
+// What a project keeps: its list of known findings (--expected, --write-expected), its assay.toml; and what a
+// run says as Markdown.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -70,7 +71,8 @@ TEST_F(Expected, a_date_that_has_passed_explains_nothing_and_is_said) {
 
 TEST_F(Expected, what_comes_by_chance_has_a_rate_and_more_of_it_is_red) {
   const std::string all = "wrong softmax variant=wrong @rate=0.11 # by chance\n";
-  // One of thirty is what the rate lets expect, and none is no reason to take the line out; thirty of thirty are not.
+  // One of thirty is what the rate lets expect, and none is no reason to take the line out; thirty of thirty
+  // are not.
   const auto judged = [&](const std::string& cases) {
     std::ofstream(scratch_.file("known.list")) << all;
     return assay("run -q -j 1 " + cases + kFaulty + " --expected " + scratch_.file("known.list"));

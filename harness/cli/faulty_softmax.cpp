@@ -76,7 +76,8 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
                              : variant == "inlined" ? "softmax_inlined"
                                                     : "softmax_fast");
   (other ? softmax_generic : softmax_fast)(x, y, variant == "unwritten" ? rows - 1 : rows);
-  // Keeps its buffer by the number of rows alone: after a call with other columns it writes with the old stride.
+  // Keeps its buffer by the number of rows alone: after a call with other columns it writes with the old
+  // stride.
   static std::map<std::int64_t, std::int64_t> columns_of;
   if (variant == "keeps_buffer")
     row(y, 0)[0] *= columns_of.try_emplace(rows, cols).first->second == cols ? 1.0F : 2.0F;

@@ -1,4 +1,5 @@
-// A plug-in for the tests of attribution: a mixture of experts, argmax and rmsnorm in plain f32, and a variant for each stage to be wrong in.
+// A plug-in for the tests of attribution: a mixture of experts, argmax and rmsnorm in plain f32, and a
+// variant for each stage to be wrong in.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

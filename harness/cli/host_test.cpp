@@ -1,4 +1,5 @@
-// What the host does to a run is no kernel's fault: limits of the shell, a judge that was stopped, files that are none.
+// What the host does to a run is no kernel's fault: limits of the shell, a judge that was stopped, files that
+// are none.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

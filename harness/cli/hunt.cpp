@@ -67,8 +67,8 @@ std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
   return found;
 }
 
-// What `assay bisect` says of a case file or a line (`find`: its --find); it is a program of its own, which keeps what it has built and asked when its time
-// is over.
+// What `assay bisect` says of a case file or a line (`find`: its --find); it is a program of its own, which
+// keeps what it has built and asked when its time is over.
 std::string bisection(const Arguments& a, const std::string& asked, const std::string& find, double seconds) {
   if (a.good.empty()) return "";
   std::string command = shell_quoted(program_directory() + "/assay") + " bisect";

@@ -1,4 +1,5 @@
-// Outputs that were recorded get the verdict of the run that left them, and tensors that somebody else wrote can be judged.
+// Outputs that were recorded get the verdict of the run that left them, and tensors that somebody else wrote
+// can be judged.
 #include <gtest/gtest.h>
 
 #include <cmath>

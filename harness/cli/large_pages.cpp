@@ -1,5 +1,6 @@
-// Memory of a size that only tensors have comes in pages of 2 MiB where the system gives them: a truth of 30 million elements is
-// half a GiB, and half of a norm's reference was the kernel making pages of 4 KiB. Replaces operator new for the program.
+// Memory of a size that only tensors have comes in pages of 2 MiB where the system gives them: a truth of 30
+// million elements is half a GiB, and half of a norm's reference was the kernel making pages of 4 KiB.
+// Replaces operator new for the program.
 #include <sys/mman.h>
 
 #include <cstdlib>

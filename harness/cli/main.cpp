@@ -47,8 +47,8 @@ std::string attribute_case(const assay::Case& c, const assay::InputLists& lists,
   return assay::attribution::report(assay::attribution::attribute(c, lists, workers, options));
 }
 
-// Takes every "--op FILE.op" out of the command line (studies have an --op NAME of their own): the file's formula is an op from then on, in programs that are started too.
-// Throws InputError.
+// Takes every "--op FILE.op" out of the command line (studies have an --op NAME of their own): the file's
+// formula is an op from then on, in programs that are started too. Throws InputError.
 std::vector<char*> with_formulas(int argc, char** argv) {
   std::vector<char*> left;
   std::string files;

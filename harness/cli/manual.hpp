@@ -7,7 +7,8 @@
 
 namespace assay {
 
-// Formula, tensors, attributes, contract and an example that runs; as plain text, or as a section of Markdown.
+// Formula, tensors, attributes, contract and an example that runs; as plain text, or as a section of
+// Markdown.
 std::string manual_page(const Op& op, bool markdown);
 // Planes, bytes, order of codes, quantiser.
 std::string manual_page(const Format& format, bool markdown);

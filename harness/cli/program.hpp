@@ -29,8 +29,8 @@ inline bool has_proc() {
   return false;
 }
 
-// Parses the command line, which runs the callbacks of `app`, and turns what they throw into an exit code: InputError
-// into kUsage, everything else into kCannotRun. `exit_code` is what the callbacks left.
+// Parses the command line, which runs the callbacks of `app`, and turns what they throw into an exit code:
+// InputError into kUsage, everything else into kCannotRun. `exit_code` is what the callbacks left.
 inline int run_program(CLI::App& app, int argc, char** argv, const int& exit_code) {
   // What a shell left open (9>>file) is not for the programs that this one starts.
   close_descriptors(STDERR_FILENO + 1, ~0U, true);

@@ -1,4 +1,5 @@
-// The laws that a backend promises, held against it in a run: on one case for each op, format and variant that it takes.
+// The laws that a backend promises, held against it in a run: on one case for each op, format and variant
+// that it takes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a run promises of its reports and arguments: files are whole, nothing else is touched, the same cases give the same
-// report.
+// What a run promises of its reports and arguments: files are whole, nothing else is touched, the same cases
+// give the same report.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

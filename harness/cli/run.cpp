@@ -46,8 +46,8 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
   return described;
 }
 
-// What is wrong with the variant of the plan's first case, where its backend lists none of such a name: a list need not be whole,
-// so that it is told when nothing was judged.
+// What is wrong with the variant of the plan's first case, where its backend lists none of such a name: a
+// list need not be whole, so that it is told when nothing was judged.
 std::string unknown_variant(const Plan& plan, Workers& workers) {
   const Case& c = plan.groups.front().cases.front();
   if (c.variant.empty()) return "";
@@ -60,8 +60,8 @@ std::string unknown_variant(const Plan& plan, Workers& workers) {
                      suggest(c.variant, allowed));
 }
 
-// Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
-// earlier run left at that place, because it was killed, is kept under another name.
+// Where the results go as they come, when no --record says so: beside the report, while that is not there
+// yet. What an earlier run left at that place, because it was killed, is kept under another name.
 std::string record_beside(const RunArguments& a) {
   for (const std::string& report : a.reports) {
     struct stat found{};
@@ -137,7 +137,8 @@ class Outputs {
 
 int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, const StopSignals& signals) {
   const auto start = std::chrono::steady_clock::now();
-  // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new ones.
+  // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new
+  // ones.
   mallopt(M_MMAP_THRESHOLD, 1 << 25);  // the most that is taken
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   std::optional<Record> resumed;
@@ -155,7 +156,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   settings.workers.open_timeout = std::max(settings.workers.open_timeout, settings.judge.timeout);
   settings.workers.stop_descriptor = signals.descriptor();
   if (!a.sandbox.empty()) {
-    // Address space is reserved far beyond what is used: four times what there is stops a worker that runs away, no other.
+    // Address space is reserved far beyond what is used: four times what there is stops a worker that runs
+    // away, no other.
     const double bytes = settings.memory_bytes > 0 ? settings.memory_bytes : 4 * bytes_available();
     settings.workers.sandbox = {std::filesystem::absolute(a.sandbox).string(),
                                 static_cast<std::int64_t>(bytes)};
@@ -232,7 +234,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     count(r);
     outputs.found(r);
   }
-  // What a backend promises of calls beside each other is part of its suite: of the whole, once, and not of a part of it.
+  // What a backend promises of calls beside each other is part of its suite: of the whole, once, and not of a
+  // part of it.
   std::map<std::string, std::vector<SuiteLine>> of_laws;
   if (generated && a.plan.filter.empty() && a.plan.shard == 0)
     for (const auto& backend : judged_backends(a, known))

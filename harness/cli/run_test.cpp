@@ -174,7 +174,8 @@ TEST(Signals, what_the_caller_ignores_stays_ignored) {
             0);
 }
 
-// At random moments, as an operator or the kernel's out-of-memory killer would. ASSAY_KILLS: how often; 200 nightly.
+// At random moments, as an operator or the kernel's out-of-memory killer would. ASSAY_KILLS: how often; 200
+// nightly.
 TEST(Kill, loses_no_finished_result_and_leaves_nothing_behind) {
   const Scratch scratch;
   ASSERT_EQ(wait_for(start(run_of({"--json", scratch.file("whole.json")}))), 1);

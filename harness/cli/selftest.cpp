@@ -1,5 +1,6 @@
-// assay selftest: shows on this machine, in seconds, that this build still notices faults. Each check is a fault that must
-// be caught beside a correct counterpart that must pass: first in the judging of numbers, then in what kernels do to a worker.
+// assay selftest: shows on this machine, in seconds, that this build still notices faults. Each check is a
+// fault that must be caught beside a correct counterpart that must pass: first in the judging of numbers,
+// then in what kernels do to a worker.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// What a green stands over, and what a red is for: each way of being told "all green" for nothing, beside its honest counterpart.
+// What a green stands over, and what a red is for: each way of being told "all green" for nothing, beside its
+// honest counterpart.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -163,7 +164,8 @@ TEST(Trust, what_a_kernel_says_does_not_size_the_judge) {
   EXPECT_FALSE(has(text_of(scratch.file("r.json")), "s_left_out"));
 }
 
-// Its thread strikes in some later call of the process, or, on a slow machine, in its own: never is another kernel red for it.
+// Its thread strikes in some later call of the process, or, on a slow machine, in its own: never is another
+// kernel red for it.
 TEST(Trust, an_innocent_is_not_red_for_an_earlier_call) {
   const Scratch scratch;
   const std::string innocents = " 'softmax rows=1,2,3,4,5,6,7,8,9 cols=7,8 variant=slow' ";
@@ -251,7 +253,8 @@ TEST(Trust, a_finding_outlives_the_budget_that_its_repetition_would_take) {
   EXPECT_EQ(softmax("naps", "--budget 0.4").code, 0);
 }
 
-// A mistake is told as one, with what was got, where, and what is allowed; what this machine lacks is none (125).
+// A mistake is told as one, with what was got, where, and what is allowed; what this machine lacks is none
+// (125).
 TEST(Trust, a_backend_that_is_named_wrongly_is_wrong_usage) {
   const Scratch scratch;
   const auto file = [&](const std::string& name, const std::string& text) {

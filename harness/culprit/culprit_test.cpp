@@ -109,7 +109,8 @@ TEST_F(Culprit, a_page_table_that_leads_out_of_the_cache_is_refused) {
   EXPECT_NE(run.text.find("outside of the cache"), std::string::npos) << run.text;
 }
 
-// Of a few kilobytes: the data are less than 200 bytes, the rest is text (case, contract, versions, what watched).
+// Of a few kilobytes: the data are less than 200 bytes, the rest is text (case, contract, versions, what
+// watched).
 TEST_F(Culprit, a_shrunk_file_fails_alike_and_its_counterpart_passes) {
   struct Row {
     const char *line, *variant;

@@ -42,8 +42,8 @@ struct Provenance {
 };
 CaseFile case_file_of(const Specimen& specimen, const Finding& finding, const Provenance& provenance);
 
-// One case from the words of a command line: a line, or a case file. `backend`: "" or the one to ask in place of the
-// case's. Throws InputError when the words are not one case, or it names no backend.
+// One case from the words of a command line: a line, or a case file. `backend`: "" or the one to ask in place
+// of the case's. Throws InputError when the words are not one case, or it names no backend.
 Case one_case(const std::string& word, const std::string& backend);
 
 }  // namespace assay::culprit

@@ -1,5 +1,5 @@
-// A case with its data: any bytes. What is read prints as itself, and its index tensors, whatever they hold, lead no reader
-// out of the tensors.
+// A case with its data: any bytes. What is read prints as itself, and its index tensors, whatever they hold,
+// lead no reader out of the tensors.
 #include "harness/case_file.hpp"
 #include "harness/fuzz/fuzz.hpp"
 

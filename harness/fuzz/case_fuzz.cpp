@@ -1,4 +1,5 @@
-// A case line: parsed, multiplied out, printed. Printing is the inverse of parsing, for the line and for each of its cases.
+// A case line: parsed, multiplied out, printed. Printing is the inverse of parsing, for the line and for each
+// of its cases.
 #include "harness/case.hpp"
 #include "harness/fuzz/fuzz.hpp"
 

@@ -1,5 +1,5 @@
-// Lines of a channel: however the bytes arrive, the lines are the same, and no byte is lost. The first byte says how many
-// arrive at a time.
+// Lines of a channel: however the bytes arrive, the lines are the same, and no byte is lost. The first byte
+// says how many arrive at a time.
 #include <algorithm>
 
 #include "harness/fuzz/fuzz.hpp"

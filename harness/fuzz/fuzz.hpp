@@ -1,7 +1,7 @@
 // What fuzz targets share. A target is a program with one function,
 //   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size)
-// which libFuzzer calls (preset fuzz), and replay.cpp in every other build. It asserts properties by require(); a crash,
-// a sanitizer's finding and an exception that is not the parser's own are findings too.
+// which libFuzzer calls (preset fuzz), and replay.cpp in every other build. It asserts properties by
+// require(); a crash, a sanitizer's finding and an exception that is not the parser's own are findings too.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ inline void require(bool holds, const char* property, std::string_view about = "
   std::abort();
 }
 
-// Calls `parse` and says whether it took the text. The refusal is an InputError that a person can read: it names the place,
-// and is not as long as the text.
+// Calls `parse` and says whether it took the text. The refusal is an InputError that a person can read: it
+// names the place, and is not as long as the text.
 template <typename Parse>
 bool accepted(std::string_view where, const Parse& parse) {
   constexpr std::size_t kLongestMessage = 8192;

@@ -1,4 +1,5 @@
-// A parser with a fault, for the test of the replay: it takes "a==b" for a key and a value, and loses a byte in printing.
+// A parser with a fault, for the test of the replay: it takes "a==b" for a key and a value, and loses a byte
+// in printing.
 #include "harness/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer, for the tests of every build: on each file of its corpus, and on so many inputs
-// that are made of them. The inputs are a pure function of the corpus and of that number.
+// Runs a fuzz target without libFuzzer, for the tests of every build: on each file of its corpus, and on so
+// many inputs that are made of them. The inputs are a pure function of the corpus and of that number.
 //
 //   fuzz_case CORPUS RUNS
 #include <signal.h>

@@ -1,4 +1,5 @@
-// studies.json: a study that was accepted is a subcommand, and the program of it stands in the directory that was given.
+// studies.json: a study that was accepted is a subcommand, and the program of it stands in the directory that
+// was given.
 #include <set>
 
 #include "harness/fuzz/fuzz.hpp"

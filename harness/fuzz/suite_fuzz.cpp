@@ -1,4 +1,5 @@
-// A case file: its lines have no comment, no end and no continuation in them, and written one by one they are the same.
+// A case file: its lines have no comment, no end and no continuation in them, and written one by one they are
+// the same.
 #include "harness/fuzz/fuzz.hpp"
 #include "harness/suite_text.hpp"
 

@@ -131,8 +131,8 @@ char* kept(std::string_view text) {
   return copy;
 }
 
-// What `call` returns, and at *text what it says or throws; text may be nullptr. Nothing is judged by a thread whose
-// arithmetic is not what the proofs assume.
+// What `call` returns, and at *text what it says or throws; text may be nullptr. Nothing is judged by a
+// thread whose arithmetic is not what the proofs assume.
 template <typename Call>
 int answered(char** text, const Call& call) {
   std::string said;

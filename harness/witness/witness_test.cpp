@@ -12,8 +12,8 @@
 namespace assay {
 namespace {
 
-// FAKE_WITNESS reaches the worker through the environment that it inherits. Fails the test when the kernel did not run:
-// what an absent worker did not see proves nothing.
+// FAKE_WITNESS reaches the worker through the environment that it inherits. Fails the test when the kernel
+// did not run: what an absent worker did not see proves nothing.
 RunResult watched_run(const char* witness, const char* fake) {
   setenv("FAKE_WITNESS", fake, 1);
   WorkerOptions options = worker_options("assay_misbehaving.so");
@@ -83,7 +83,8 @@ TEST(WitnessInTheWorker, without_one_nothing_is_claimed) {
   EXPECT_EQ(absence(result), "");
 }
 
-// A routine is seen once in each run, the first time and later; of a name that no routine has nothing is claimed.
+// A routine is seen once in each run, the first time and later; of a name that no routine has nothing is
+// claimed.
 TEST(CpuWitness, sees_the_routines_that_were_entered) {
 #ifdef ASSAY_CPU_WITNESS
   WorkerOptions options = worker_options("assay_misbehaving.so");
@@ -113,7 +114,8 @@ TEST(CpuWitness, sees_the_routines_that_were_entered) {
 #endif
 }
 
-// What has no symbol in the plug-in is seen all the same, and was not seen where another routine did the work.
+// What has no symbol in the plug-in is seen all the same, and was not seen where another routine did the
+// work.
 TEST(CpuWitness, sees_what_was_generated_and_what_a_library_beside_it_has) {
 #ifdef ASSAY_CPU_WITNESS
   WorkerOptions options = worker_options("assay_generating.so");
@@ -150,7 +152,8 @@ TEST(CpuWitness, sees_what_was_generated_and_what_a_library_beside_it_has) {
 #endif
 }
 
-// Where CUPTI finds no device it says so; where it does, a process that launches nothing is seen to launch nothing.
+// Where CUPTI finds no device it says so; where it does, a process that launches nothing is seen to launch
+// nothing.
 TEST(CuptiWitness, watches_or_says_why_not) {
 #ifdef ASSAY_CUPTI_WITNESS
   const RunResult result = watched_run(ASSAY_CUPTI_WITNESS, "");

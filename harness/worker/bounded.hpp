@@ -1,5 +1,5 @@
-// What a worker says is bounded, on its own side so that an honest one never exceeds a line, and on the judge's for all others:
-// nothing of it may size what the judge holds. What is left out is counted.
+// What a worker says is bounded, on its own side so that an honest one never exceeds a line, and on the
+// judge's for all others: nothing of it may size what the judge holds. What is left out is counted.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@ struct TraceBounds {
 inline constexpr TraceBounds kInOneReply{std::size_t{1} << 20, std::size_t{2} << 20, std::size_t{1} << 18};
 inline constexpr TraceBounds kForTheReport{std::size_t{1} << 14, std::size_t{1} << 14, std::size_t{1} << 12};
 
-// Cuts each text, keeps of kernels the first launch of each name before any repeated one, and of notes the first. How many kernels,
-// launches that were seen, and notes are left out is said by notes `kernels_left_out`, `seen_left_out`, `notes_left_out`.
+// Cuts each text, keeps of kernels the first launch of each name before any repeated one, and of notes the
+// first. How many kernels, launches that were seen, and notes are left out is said by notes
+// `kernels_left_out`, `seen_left_out`, `notes_left_out`.
 void bound(Trace& trace, const TraceBounds& bounds);
 
 }  // namespace assay

@@ -12,8 +12,8 @@
 
 namespace assay {
 
-// Closes the descriptors `first` to `last`; on_exec: no program that is started inherits them, instead. An older kernel's are
-// looked up in /proc.
+// Closes the descriptors `first` to `last`; on_exec: no program that is started inherits them, instead. An
+// older kernel's are looked up in /proc.
 inline void close_descriptors(unsigned first, unsigned last, bool on_exec = false) {
   constexpr unsigned kOnExec = 4;  // CLOSE_RANGE_CLOEXEC
   if (first > last || syscall(SYS_close_range, first, last, on_exec ? kOnExec : 0U) == 0 || errno != ENOSYS)

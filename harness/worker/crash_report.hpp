@@ -20,7 +20,8 @@ struct CrashContext {
   volatile std::size_t memory_bytes = 0;
   volatile std::int64_t id = 0;  // of the request
   volatile bool ending = false;  // the report is made: what follows is the system's
-  // Whether a handler of what the worker loaded took a fault that is not in its memory; nullptr: there is none.
+  // Whether a handler of what the worker loaded took a fault that is not in its memory; nullptr: there is
+  // none.
   bool (*volatile taken)(int, siginfo_t*, void*) = nullptr;
 };
 inline CrashContext g_crash_context;
@@ -75,8 +76,8 @@ inline const char* access_of([[maybe_unused]] const void* context) {
     if (head[0] == 0 || head[1] < sizeof head) break;
     at += head[1];
   }
-  // qemu-user writes none: then the instruction says it. Its bit 22 is set in loads, but for those that extend a sign: they have
-  // bit 23 set instead.
+  // qemu-user writes none: then the instruction says it. Its bit 22 is set in loads, but for those that
+  // extend a sign: they have bit 23 set instead.
   std::uint32_t code;
   std::memcpy(&code, reinterpret_cast<const void*>(machine.pc), sizeof code);
   if ((code & 0x0A000000) != 0x08000000) return "unknown";

@@ -1,7 +1,8 @@
-// sigaction() and signal() as whatever the worker loads finds them: a library's handler of SIGSEGV or SIGBUS stands behind the
-// worker's own. A fault in the tensors' memory, which nobody has any business with, reaches the worker first and cannot be
-// swallowed; every other fault is the library's, which may have handlers for good reasons (a heap that grows on demand, a
-// garbage collector, a null check). This program exports both names, so that they come before the C library's.
+// sigaction() and signal() as whatever the worker loads finds them: a library's handler of SIGSEGV or SIGBUS
+// stands behind the worker's own. A fault in the tensors' memory, which nobody has any business with, reaches
+// the worker first and cannot be swallowed; every other fault is the library's, which may have handlers for
+// good reasons (a heap that grows on demand, a garbage collector, a null check). This program exports both
+// names, so that they come before the C library's.
 #include <dlfcn.h>
 #include <signal.h>
 

@@ -122,8 +122,8 @@ std::vector<ByteRange> output_pages(const PlaneSet& set, const Layout& layout) {
   return looked_at;
 }
 
-// Four lanes, so that it goes at the speed of the memory. Each step is a bijection of its lane: one word that differs
-// alone is always seen.
+// Four lanes, so that it goes at the speed of the memory. Each step is a bijection of its lane: one word that
+// differs alone is always seen.
 std::uint64_t digest(const std::byte* arena, const std::vector<ByteRange>& pages) {
   std::array<std::uint64_t, 4> lanes{1, 2, 3, 4};
   for (const ByteRange& range : pages) {

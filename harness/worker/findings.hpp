@@ -23,13 +23,13 @@ constexpr Poison input_poison(Poison output) { return output == Poison::nan ? Po
 // A fault in a guard or on a read-only input becomes overrun, leak or input_changed; any other stays a crash.
 void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Crash& crash, RunResult& result);
 
-// overrun and input_changed, from the bytes after a run. Inputs are looked at even where the worker's mapping of them
-// cannot be written: the file behind it can.
+// overrun and input_changed, from the bytes after a run. Inputs are looked at even where the worker's mapping
+// of them cannot be written: the file behind it can.
 void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& layout, Poison poison,
                   RunResult& result);
 
-// What a run left behind, in short: whether anybody wrote to its outputs, or around them, since. At most the first
-// kDigestBytes of them are looked at.
+// What a run left behind, in short: whether anybody wrote to its outputs, or around them, since. At most the
+// first kDigestBytes of them are looked at.
 inline constexpr std::size_t kDigestBytes = std::size_t{64} << 10;
 std::vector<ByteRange> output_pages(const PlaneSet& set, const Layout& layout);
 std::uint64_t digest(const std::byte* arena, const std::vector<ByteRange>& pages);

@@ -42,7 +42,8 @@ struct FivePlanes {
   Layout layout;
 };
 
-// The first byte that is mapped is one of a guard, and its nearest plane is the first; none of it lies in front.
+// The first byte that is mapped is one of a guard, and its nearest plane is the first; none of it lies in
+// front.
 TEST(FindingsOfAddresses, a_fault_at_either_end_of_the_memory_is_placed_and_one_beyond_is_not) {
   const FivePlanes five;
   const auto start = static_cast<std::int64_t>(five.layout.slots[0].start);

@@ -1,5 +1,6 @@
-// The guards of assay-worker for a worker in another language: the shared memory mapped with the access that each request
-// names, and the line that tells of a fault. Plain C functions, to be called by ctypes or the like.
+// The guards of assay-worker for a worker in another language: the shared memory mapped with the access that
+// each request names, and the line that tells of a fault. Plain C functions, to be called by ctypes or the
+// like.
 #include <sys/types.h>
 
 #include <mutex>
@@ -36,8 +37,8 @@ ASSAY_GUARDS_EXPORT void assay_guards_install() { assay::install_crash_report();
 // The request under way, which a crash line answers.
 ASSAY_GUARDS_EXPORT void assay_guards_request(std::int64_t id) { assay::g_crash_context.id = id; }
 
-// Maps `memory_bytes` of the shared memory, with access to `count` slots of {offset, bytes, writable} alone. Where it begins;
-// null where the kernel refuses, and `reason` (of 256 bytes) says why.
+// Maps `memory_bytes` of the shared memory, with access to `count` slots of {offset, bytes, writable} alone.
+// Where it begins; null where the kernel refuses, and `reason` (of 256 bytes) says why.
 ASSAY_GUARDS_EXPORT void* assay_guards_adopt(std::int64_t memory_bytes, const std::int64_t* slots, int count,
                                              char* reason) {
   try {
@@ -56,8 +57,8 @@ ASSAY_GUARDS_EXPORT void* assay_guards_adopt(std::int64_t memory_bytes, const st
   }
 }
 
-// The free function of PyTorch's pluggable allocator. A destructor may call it while an exception of Python is on its way, in which
-// no function of Python may run: that would lose the exception.
+// The free function of PyTorch's pluggable allocator. A destructor may call it while an exception of Python
+// is on its way, in which no function of Python may run: that would lose the exception.
 ASSAY_GUARDS_EXPORT void assay_guards_free(void* address, ssize_t, int, void*) {
   const std::lock_guard lock(freed().mutex);
   freed().addresses.push_back(address);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr rlim_t kMiB = rlim_t{1} << 20, kGiB = rlim_t{1} << 30;
 
-// What a worker needs: what a Linux gives that nobody has limited, or, where it limits nothing, a plug-in with its libraries and
-// the memory of a first call.
+// What a worker needs: what a Linux gives that nobody has limited, or, where it limits nothing, a plug-in
+// with its libraries and the memory of a first call.
 struct Row {
   __rlimit_resource_t resource;
   const char* what;

@@ -1,4 +1,5 @@
-// No wait for a worker outlasts its limit, whatever the worker does meanwhile; and what is merely slow is waited for.
+// No wait for a worker outlasts its limit, whatever the worker does meanwhile; and what is merely slow is
+// waited for.
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -57,7 +58,8 @@ TEST_F(Limits, what_waits_is_measured_by_the_clock_and_may_wait_longer_than_it_m
 TEST_F(Limits, processor_time_is_that_of_the_busiest_thread_of_all_processes) {
   const RunResult result = run_unruly("children_spin", milliseconds(500));
   EXPECT_EQ(result.status, RunStatus::hang);
-  // Its own thread waits; on a machine that gives the children little the limit by the clock, five times as long, may end them.
+  // Its own thread waits; on a machine that gives the children little the limit by the clock, five times as
+  // long, may end them.
   EXPECT_GT(number_before(result.reason, " s of processor time"), 0) << result.reason;
   EXPECT_EQ(run_unruly("child_writes", kSlack).status, RunStatus::done);
   // 1.6 s in all, for which a busy machine has five times the limit by the clock.

@@ -1,15 +1,19 @@
-// The memory that a kernel sees, seen from the assay program: where each plane stands, what surrounds it, and how to
-// tell afterwards that the kernel touched what is not its own.
+// The memory that a kernel sees, seen from the assay program: where each plane stands, what surrounds it, and
+// how to tell afterwards that the kernel touched what is not its own.
 //
-// Each plane lies in a slot of whole pages; in the worker everything between slots has no access rights (a guard of
-// at least kGuardBytes, and at least the plane's largest stride, so that "one row past the end" cannot jump over it).
-//   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a read one
-//          row past the end, faults. The first element has its natural alignment (lowest set bit of unit_bytes, at
+// Each plane lies in a slot of whole pages; in the worker everything between slots has no access rights (a
+// guard of at least kGuardBytes, and at least the plane's largest stride, so that "one row past the end"
+// cannot jump over it).
+//   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a
+//   read one
+//          row past the end, faults. The first element has its natural alignment (lowest set bit of
+//          unit_bytes, at
 //          most 64), or `alignment` if that is larger; what this leaves behind the last element is poisoned.
-//   left   the first element is the first byte of the slot (kPageBytes aligned): an access in front of it faults.
-// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap between rows
-// of more than kFarGapBytes has poison at its two edges only; the pages between are holes without access, as guards
-// are. So rows may lie gigabytes apart at the cost of the pages around them.
+//   left   the first element is the first byte of the slot (kPageBytes aligned): an access in front of it
+//   faults.
+// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap
+// between rows of more than kFarGapBytes has poison at its two edges only; the pages between are holes
+// without access, as guards are. So rows may lie gigabytes apart at the cost of the pages around them.
 #pragma once
 
 #include <array>
@@ -22,7 +26,8 @@
 
 namespace assay {
 
-// Of slots and guards. Kernels of AArch64 have pages of 4, 16 or 64 KiB; what is whole pages of the largest is so of each.
+// Of slots and guards. Kernels of AArch64 have pages of 4, 16 or 64 KiB; what is whole pages of the largest
+// is so of each.
 #if defined(__aarch64__)
 inline constexpr std::size_t kPageBytes = std::size_t{64} << 10;
 #else
@@ -54,7 +59,8 @@ struct BufferPlane {
   // Of the dense bytes. Input: holds poison (an unused KV page). Output: must stay poison.
   std::vector<ByteRange> unused;
   // What poison looks like, repeated from the first element on, indexed by Poison. Empty: 0xFF (a NaN in IEEE
-  // formats, e4m3fn and e8m0; -1 in integers) and 0x5A (finite in all of them). The two must differ in every unit.
+  // formats, e4m3fn and e8m0; -1 in integers) and 0x5A (finite in all of them). The two must differ in every
+  // unit.
   std::array<std::vector<std::byte>, 2> poison{};
 };
 
@@ -87,11 +93,13 @@ struct Layout {
 };
 // Slots depend on the planes alone; only `start` depends on the placement.
 Layout lay_out(std::span<const Geometry> geometries, Placement placement);
-// The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of far gaps.
+// The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of
+// far gaps.
 std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot);
 
-// Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing; so do bytes
-// that nobody touched. Its length is sealed: no worker can cut off what this process is about to look at.
+// Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing; so do
+// bytes that nobody touched. Its length is sealed: no worker can cut off what this process is about to look
+// at.
 class Arena {
  public:
   explicit Arena(std::size_t bytes);  // throws std::system_error
@@ -102,8 +110,8 @@ class Arena {
   int descriptor() const { return descriptor_; }
   std::size_t bytes() const { return bytes_; }
   std::byte* data() const { return data_; }
-  // Calls that need the first `bytes` come now: gives memory back when they are far smaller than those before. What
-  // is in the memory is lost then.
+  // Calls that need the first `bytes` come now: gives memory back when they are far smaller than those
+  // before. What is in the memory is lost then.
   void use(std::size_t bytes);
 
  private:

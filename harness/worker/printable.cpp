@@ -14,8 +14,8 @@ struct Character {
   std::size_t bytes = 0;
 };
 
-// The character at the beginning of `text`, which is not empty; nothing where it is no UTF-8 (RFC 3629: no overlong form,
-// no surrogate, nothing beyond U+10FFFF).
+// The character at the beginning of `text`, which is not empty; nothing where it is no UTF-8 (RFC 3629: no
+// overlong form, no surrogate, nothing beyond U+10FFFF).
 std::optional<Character> first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);

@@ -1,5 +1,5 @@
-// One child process that speaks in lines, behind a keeper (keeper.hpp): started, listened to under a time limit, and
-// ended with everything that it started. No wait here outlasts its limit, whatever the child does.
+// One child process that speaks in lines, behind a keeper (keeper.hpp): started, listened to under a time
+// limit, and ended with everything that it started. No wait here outlasts its limit, whatever the child does.
 #pragma once
 
 #include <sys/types.h>
@@ -43,8 +43,9 @@ struct ExitStatus {
 std::string describe(const ExitStatus& status);  // "killed by SIGSEGV", "exited with status 3"
 std::string signal_name(int signal);             // "SIGSEGV", "signal 40"
 
-// A limit of T: T of processor time in one thread of the child or of what it started, however many others there are: a
-// kernel on 64 cores is no endless loop; or kWallPerProcessor times T by the clock, for what waits and computes nothing.
+// A limit of T: T of processor time in one thread of the child or of what it started, however many others
+// there are: a kernel on 64 cores is no endless loop; or kWallPerProcessor times T by the clock, for what
+// waits and computes nothing.
 inline constexpr int kWallPerProcessor = 5;
 
 struct ProcessOptions {
@@ -62,16 +63,16 @@ class WorkerProcess {
   using Clock = std::chrono::steady_clock;
   enum class Wait { line, ended, timed_out, too_long, stopped };
 
-  // The child gets the control socket as descriptor 3, the memory as descriptor 4, an empty standard input, and
-  // standard output and error that both end in output_tail(). Throws std::system_error when the keeper cannot be
-  // started; that the child cannot be is told by start_failure(), once a wait has ended.
+  // The child gets the control socket as descriptor 3, the memory as descriptor 4, an empty standard input,
+  // and standard output and error that both end in output_tail(). Throws std::system_error when the keeper
+  // cannot be started; that the child cannot be is told by start_failure(), once a wait has ended.
   explicit WorkerProcess(const ProcessOptions& options);
   ~WorkerProcess();  // kills
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // Sends the lines, as far as the child takes them without a wait; receive() sends the rest. The limit of the
-  // receive() calls that follow begins now.
+  // Sends the lines, as far as the child takes them without a wait; receive() sends the rest. The limit of
+  // the receive() calls that follow begins now.
   void send(std::string_view lines, std::chrono::milliseconds limit);
   // The next line that the child sends. `ended`: it closed its control channel or died.
   Wait receive(std::string& line);

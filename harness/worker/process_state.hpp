@@ -1,4 +1,5 @@
-// What one call changes in its process and the next would find: cases are judged each for itself, whatever came before.
+// What one call changes in its process and the next would find: cases are judged each for itself, whatever
+// came before.
 #pragma once
 
 #include <fenv.h>
@@ -14,11 +15,12 @@
 
 namespace assay {
 
-// Taken in front of a call, restored behind it: folder, mask of rights, locale, rounding, flushing and traps of the
-// calling thread, its blocked signals, the handlers and their stack, timers, resource limits, the handler of operator
-// new, and an environment that is gone. Not variables of the environment, priority and processors: libraries set them
-// once and rely on them, and no verdict depends on them. What cannot be restored ends the process: a timer of timer_create()
-// or a child that is left would strike in a later case, which is innocent of it.
+// Taken in front of a call, restored behind it: folder, mask of rights, locale, rounding, flushing and traps
+// of the calling thread, its blocked signals, the handlers and their stack, timers, resource limits, the
+// handler of operator new, and an environment that is gone. Not variables of the environment, priority and
+// processors: libraries set them once and rely on them, and no verdict depends on them. What cannot be
+// restored ends the process: a timer of timer_create() or a child that is left would strike in a later case,
+// which is innocent of it.
 class ProcessState {
  public:
   // With `of_run` timers and children that are left behind are found too, which costs reading a dozen files.

@@ -13,8 +13,8 @@ namespace assay {
 // Children, their children, and so on; without `root`.
 std::vector<pid_t> descendants(pid_t root);
 
-// The processor time of each thread of `root` and of its descendants, by its number. In steps of a clock tick, 10 ms as a
-// rule.
+// The processor time of each thread of `root` and of its descendants, by its number. In steps of a clock
+// tick, 10 ms as a rule.
 std::map<pid_t, std::chrono::nanoseconds> processor_times(pid_t root);
 // The most that one thread has had since `before`; one that is not in there began after it.
 std::chrono::nanoseconds busiest_since(const std::map<pid_t, std::chrono::nanoseconds>& before,

@@ -21,7 +21,8 @@ inline constexpr int kMemoryDescriptor = 4;   // the shared memory, to be mapped
 inline constexpr int kStackAsItIs = -1;
 inline constexpr std::string_view kTreeVariable =
     "PROCESS_TREE";  // the same in all that a worker starts: it stays, and says nothing of assay
-// What a worker is called where others see its name, and the variables that a worker removes before it loads a backend.
+// What a worker is called where others see its name, and the variables that a worker removes before it loads
+// a backend.
 inline constexpr std::string_view kNameVariable = "ASSAY_WORKER_NAME", kPlainName = "engine",
                                   kOwnVariables = "ASSAY_";
 // Key of a note: what a call changed in its process for good. The process serves no other case.
@@ -60,8 +61,8 @@ struct SlotMessage {
   bool operator==(const SlotMessage&) const = default;
 };
 
-// What a witness (harness/worker/assay_witness.h) saw of one run. `grid` and `block` are all 0 where it does not
-// know them.
+// What a witness (harness/worker/assay_witness.h) saw of one run. `grid` and `block` are all 0 where it does
+// not know them.
 struct SeenKernel {
   std::string name;  // demangled
   std::array<std::int64_t, 3> grid{}, block{};
@@ -168,8 +169,8 @@ struct NumberedReply {
   Reply message;
 };
 
-// One line with its newline. Bytes that are not UTF-8 become U+FFFD; control characters in the texts of a reply arrive as
-// \xNN, so that no text of a worker can be more than one line or reach a terminal.
+// One line with its newline. Bytes that are not UTF-8 become U+FFFD; control characters in the texts of a
+// reply arrive as \xNN, so that no text of a worker can be more than one line or reach a terminal.
 std::string to_line(std::int64_t id, const Request& message);
 std::string to_line(std::int64_t id, const Reply& message);
 // Throws ProtocolError: not JSON, no id, an unknown type, a missing or ill-typed member.

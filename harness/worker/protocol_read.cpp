@@ -149,8 +149,8 @@ void make_printable(Json& json, int depth = kDepth) {
     for (auto& element : json) make_printable(element, depth - 1);
 }
 
-// The id and what `read` makes of the rest; every way in which JSON can be ill-formed becomes a ProtocolError that
-// shows the line.
+// The id and what `read` makes of the rest; every way in which JSON can be ill-formed becomes a ProtocolError
+// that shows the line.
 template <typename Numbered, typename Read>
 Numbered parsed(std::string_view line, Read read) {
   try {

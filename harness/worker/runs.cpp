@@ -15,8 +15,8 @@ TensorMessage tensor_message(const BufferPlane& plane, const Geometry& shape) {
   return {plane.name, plane.format, plane.shape, shape.stride, -1};
 }
 
-// What the stack below the call holds: like an input's poison the other byte than the outputs', so that a kernel which
-// stores what it read there is told from one that never stored.
+// What the stack below the call holds: like an input's poison the other byte than the outputs', so that a
+// kernel which stores what it read there is told from one that never stored.
 int stack_byte(Poison poison) { return poison == Poison::nan ? 0x5A : 0xFF; }
 
 // What a worker found out itself about memory that the shared one does not show, as that of a device.
@@ -39,7 +39,8 @@ CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layo
   return message;
 }
 
-// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not copied.
+// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not
+// copied.
 RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison, Placement placement,
                           const Outputs* known) {
   RunResult result;
@@ -137,8 +138,8 @@ RunResult Worker::run(const RunRequest& request) {
   }
   RunResult first = attempt(request, set, Poison::nan, Placement::right, nullptr);
   if (first.status == RunStatus::done) compare_runs(request, set, first);
-  // A process that was found out, or says that something stays changed in it, may serve no other case: what it mapped,
-  // or keeps, is not known.
+  // A process that was found out, or says that something stays changed in it, may serve no other case: what
+  // it mapped, or keeps, is not known.
   const bool sound = first.status == RunStatus::done || first.status == RunStatus::unsupported ||
                      first.status == RunStatus::failed || first.status == RunStatus::too_big;
   const auto& notes = first.trace.notes;

@@ -25,7 +25,8 @@
 #include "harness/worker/close_range.hpp"
 #include "harness/worker/process.hpp"
 
-// <sys/mount.h> and <linux/mount.h> define the same names in glibc 2.36, so this one call is declared by hand.
+// <sys/mount.h> and <linux/mount.h> define the same names in glibc 2.36, so this one call is declared by
+// hand.
 extern "C" int mount(const char* source, const char* target, const char* type, unsigned long flags,
                      const void* data);
 
@@ -75,8 +76,8 @@ std::optional<std::string> make_mounts_read_only(const std::string& scratch) {
   return std::nullopt;
 }
 
-// Of the new PID namespace: the judge's would show processes under numbers that mean nothing here. Read-only, because
-// a root user without capabilities still owns /proc/sys.
+// Of the new PID namespace: the judge's would show processes under numbers that mean nothing here. Read-only,
+// because a root user without capabilities still owns /proc/sys.
 std::optional<std::string> mount_proc() {
   constexpr unsigned long kReadOnly = 1, kNoSuid = 2, kNoDev = 4, kNoExec = 8;
   if (mount("proc", "/proc", "proc", kReadOnly | kNoSuid | kNoDev | kNoExec, nullptr) != 0)
@@ -84,7 +85,8 @@ std::optional<std::string> mount_proc() {
   return std::nullopt;
 }
 
-// Rights of <linux/landlock.h> that the headers of Debian 12 do not know, by the version of landlock that brought them.
+// Rights of <linux/landlock.h> that the headers of Debian 12 do not know, by the version of landlock that
+// brought them.
 constexpr std::uint64_t kRefer = 1U << 13, kTruncate = 1U << 14, kIoctlOfDevices = 1U << 15;
 constexpr std::uint64_t kMakeAndRemove =
     LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
@@ -159,7 +161,8 @@ bool drop_capabilities() {
   return syscall(SYS_capset, &header, none) == 0;
 }
 
-// Descriptors that were opened outside lead to mounts that can be written: rights and times of /dev/null among them.
+// Descriptors that were opened outside lead to mounts that can be written: rights and times of /dev/null
+// among them.
 std::optional<std::string> open_input_anew() {
   const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (input.get() < 0 || dup2(input.get(), STDIN_FILENO) < 0) return refused("/dev/null");

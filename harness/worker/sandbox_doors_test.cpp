@@ -1,4 +1,5 @@
-// Doors of a sandbox that are no file and no network: datagrams to a path, rights that stay behind, locks, what was open before.
+// Doors of a sandbox that are no file and no network: datagrams to a path, rights that stay behind, locks,
+// what was open before.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>

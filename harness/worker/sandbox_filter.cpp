@@ -29,8 +29,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// Refused with EPERM. Most need capabilities that a sandbox does not have; a defect in the kernel behind them then
-// cannot be reached either.
+// Refused with EPERM. Most need capabilities that a sandbox does not have; a defect in the kernel behind them
+// then cannot be reached either.
 constexpr int kRefused[] = {
     // other processes
     SYS_ptrace,
@@ -91,8 +91,9 @@ constexpr int kUnknown[] = {SYS_clone3, SYS_openat2, SYS_io_uring_setup, SYS_io_
 
 constexpr std::uint32_t kNewNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-// What a network namespace isolates. AF_UNIX is not among them: a socket that has a path (a container daemon's) can be
-// reached from every network namespace. socketpair() stays, but for sockets that send to an address though they are connected.
+// What a network namespace isolates. AF_UNIX is not among them: a socket that has a path (a container
+// daemon's) can be reached from every network namespace. socketpair() stays, but for sockets that send to an
+// address though they are connected.
 constexpr std::uint32_t kFamilies[] = {AF_INET, AF_INET6, AF_NETLINK};
 constexpr std::uint32_t kPairs[] = {SOCK_STREAM, SOCK_SEQPACKET}, kSocketTypes = 0xf;
 // A program that runs as its owner, whoever starts it: it would stay behind in the scratch folder.
@@ -152,7 +153,8 @@ class Filter {
 };
 
 constexpr std::size_t kNumber = offsetof(seccomp_data, nr);
-// The low half of an argument: both machines are little-endian, and the kernel looks at no more of these arguments.
+// The low half of an argument: both machines are little-endian, and the kernel looks at no more of these
+// arguments.
 constexpr std::size_t argument(std::size_t index) {
   return offsetof(seccomp_data, args) + index * sizeof(std::uint64_t);
 }

@@ -1,5 +1,6 @@
-// Each misdeed is tried twice: in a sandbox, where it must fail, and without one, where it must succeed: so that it is
-// the sandbox that prevents it. As the user who runs the test, and, if that is root, as an ordinary user too.
+// Each misdeed is tried twice: in a sandbox, where it must fail, and without one, where it must succeed: so
+// that it is the sandbox that prevents it. As the user who runs the test, and, if that is root, as an
+// ordinary user too.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -26,8 +26,8 @@ class SlotMapping {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  // Cheap when nothing changed since the last run. Throws ProtocolError for slots outside the memory, and HostLimit
-  // or std::runtime_error when the kernel refuses; the next call then maps anew.
+  // Cheap when nothing changed since the last run. Throws ProtocolError for slots outside the memory, and
+  // HostLimit or std::runtime_error when the kernel refuses; the next call then maps anew.
   void adopt(std::int64_t memory_bytes, const std::vector<SlotMessage>& slots) {
     for (const SlotMessage& slot : slots) {
       if (slot.offset < 0 || slot.bytes < 0 || slot.offset > memory_bytes - slot.bytes) {

@@ -24,8 +24,9 @@ std::system_error failure(const std::string& what, int error = errno) {
   return std::system_error(error, std::generic_category(), what);
 }
 
-// The files that the child starts with. Sources are moved above the targets first, so that no dup2 overwrites one
-// that is still needed; everything else is close-on-exec, so that workers started by other threads inherit nothing.
+// The files that the child starts with. Sources are moved above the targets first, so that no dup2 overwrites
+// one that is still needed; everything else is close-on-exec, so that workers started by other threads
+// inherit nothing.
 class SpawnFiles {
  public:
   SpawnFiles() {

@@ -1,5 +1,5 @@
-// Workers that break the protocol, and kernels that touch what is not theirs behind the worker's back: each is found
-// in the case that did it, beside a twin that is let pass.
+// Workers that break the protocol, and kernels that touch what is not theirs behind the worker's back: each
+// is found in the case that did it, beside a twin that is let pass.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -11,7 +11,8 @@
 
 namespace assay {
 
-// The environment variable ASSAY_WORKER names another worker: one that is not there, to show which tests notice it.
+// The environment variable ASSAY_WORKER names another worker: one that is not there, to show which tests
+// notice it.
 inline WorkerOptions worker_options(const char* plugin, std::string options = "") {
   WorkerOptions out;
   const char* other = std::getenv("ASSAY_WORKER");

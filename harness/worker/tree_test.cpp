@@ -1,4 +1,5 @@
-// Nothing of a worker outlives it: neither what hides in a session of its own, nor what outlives assay or the keeper.
+// Nothing of a worker outlives it: neither what hides in a session of its own, nor what outlives assay or the
+// keeper.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>

@@ -43,7 +43,8 @@ class WitnessClient {
 
   // Why nobody watches although a witness was asked for; "" otherwise.
   const std::string& absence() const { return absence_; }
-  // What a description of the backend says of it, once that is loaded: whether it is watched is nobody's to guess.
+  // What a description of the backend says of it, once that is loaded: whether it is watched is nobody's to
+  // guess.
   std::string standing() const {
     if (collect_ != nullptr) {
       if (scope_ == nullptr) return ", watched by " + name_;

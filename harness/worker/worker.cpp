@@ -17,7 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a worker whose channel is closed to end with a status of its own, and for a backend to close its device.
+// For a worker whose channel is closed to end with a status of its own, and for a backend to close its
+// device.
 constexpr milliseconds kExitGrace{1000};
 // Addresses, not memory: what nobody touches costs nothing. More is had with a new process, which may take
 // seconds to load its libraries; of the addresses that a sandbox leaves this is the small part.
@@ -83,7 +84,8 @@ void Worker::discard() {
 
 std::int64_t Worker::next_id() { return static_cast<std::int64_t>(next_mixed(ids_) & kIdBits); }
 
-// Asks, and with `ping_along` for the pong that ends the exchange too: one reply, and nothing else, has then come.
+// Asks, and with `ping_along` for the pong that ends the exchange too: one reply, and nothing else, has then
+// come.
 Worker::Exchange Worker::ask(const Request& request, milliseconds timeout, bool ping_along) {
   asked_id_ = next_id();
   ping_id_ = next_id();
@@ -170,7 +172,8 @@ Worker::Exchange Worker::await(std::int64_t id) {
 
 bool Worker::undisturbed() { return !left_digest_ || digest(arena_->data(), left_pages_) == *left_digest_; }
 
-// Twice as much as before, so that growing calls do not start a process each; or what is needed, if that is all there is.
+// Twice as much as before, so that growing calls do not start a process each; or what is needed, if that is
+// all there is.
 void Worker::make_room(std::size_t bytes) {
   if (bytes <= memory_bytes_) return;
   restart();

@@ -34,7 +34,8 @@ struct WorkerOptions {
   bool writable_inputs = false;
 };
 
-// Thrown out of open(), declare() and run() when the stop descriptor is readable; the worker is ended then. No
+// Thrown out of open(), declare() and run() when the stop descriptor is readable; the worker is ended then.
+// No
 // std::exception: nothing that handles failures of a case may swallow it.
 struct Stopped {};
 
@@ -48,8 +49,8 @@ struct WorkerCall {
 
 struct RunRequest {
   WorkerCall call;
-  // Of each single run in the worker: of processor time in its busiest thread, and kWallPerProcessor times as much by
-  // the clock.
+  // Of each single run in the worker: of processor time in its busiest thread, and kWallPerProcessor times as
+  // much by the clock.
   std::chrono::milliseconds timeout{10'000};
   // What the backend needs of each plane's first element, beyond its natural alignment.
   std::size_t alignment = 1;
@@ -119,8 +120,9 @@ class Worker {
   // Asks the backend by what arithmetic and path it would run the call. The planes of the call need no data.
   DeclareResult declare(const WorkerCall& call,
                         std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000));
-  // The same of many calls, whose requests are sent one behind the other: a tenth of the time. Each limit is that of 64 of them
-  // together. Whose a stray line was is not found out: it ends the process, and the calls that follow get a new one.
+  // The same of many calls, whose requests are sent one behind the other: a tenth of the time. Each limit is
+  // that of 64 of them together. Whose a stray line was is not found out: it ends the process, and the calls
+  // that follow get a new one.
   std::vector<DeclareResult> declare(std::span<const WorkerCall> calls,
                                      std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000));
   // Throws std::invalid_argument for planes that no memory can hold (see geometry()).

@@ -1,5 +1,5 @@
-// assay-worker: the process in which a plug-in runs. Started by its keeper (keeper.hpp) with its control socket as
-// descriptor 3 and the shared memory as descriptor 4; speaks protocol.md.
+// assay-worker: the process in which a plug-in runs. Started by its keeper (keeper.hpp) with its control
+// socket as descriptor 3 and the shared memory as descriptor 4; speaks protocol.md.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -143,8 +143,8 @@ class Call {
   assay_call call_{};
 };
 
-// Leaves a known byte in the stack below its caller, where the frames of the next call will lie. What a kernel reads
-// there before it has written it then differs between runs that ask for different bytes.
+// Leaves a known byte in the stack below its caller, where the frames of the next call will lie. What a
+// kernel reads there before it has written it then differs between runs that ask for different bytes.
 template <std::size_t Bytes>
 [[gnu::noinline, gnu::no_sanitize_address]] void fill_stack(int byte) {
   unsigned char below[Bytes];

@@ -1,5 +1,6 @@
-// Tests that ask something of a worker notice when there is none: each program is run once more with a worker that cannot
-// be started, and every one of its tests must fail. One that passes or is skipped would pass whatever the worker does.
+// Tests that ask something of a worker notice when there is none: each program is run once more with a worker
+// that cannot be started, and every one of its tests must fail. One that passes or is skipped would pass
+// whatever the worker does.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

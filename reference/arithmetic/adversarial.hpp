@@ -1,4 +1,5 @@
-// Inputs that a matrix unit's arithmetic shows on: shared by the tests of the model, of its fast form and of bounds.
+// Inputs that a matrix unit's arithmetic shows on: shared by the tests of the model, of its fast form and of
+// bounds.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace assay::adversarial {
 
 using Random = std::mt19937_64;
 
-// Any finite code of the format, or one from a narrow band of exponents so that terms meet near the last bits kept.
+// Any finite code of the format, or one from a narrow band of exponents so that terms meet near the last bits
+// kept.
 class Values {
  public:
   explicit Values(std::string_view name) : format_(&scalar_format(name)) {}

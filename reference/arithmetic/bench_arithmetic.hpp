@@ -6,8 +6,9 @@
 
 namespace assay {
 
-// Fused g-term dots (c chained) per second on the calling thread, from packed operands in cache: m = n = 128, k =
-// 1024, best of several repetitions that together take about `seconds`. Default: Hopper FP8 wgmma, g = 32.
+// Fused g-term dots (c chained) per second on the calling thread, from packed operands in cache: m = n = 128,
+// k = 1024, best of several repetitions that together take about `seconds`. Default: Hopper FP8 wgmma, g =
+// 32.
 double measure_fused_dots_per_second(std::string_view unit_name = "hopper_fp8", double seconds = 0.5);
 
 }  // namespace assay

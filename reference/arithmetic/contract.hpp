@@ -1,6 +1,7 @@
 // A contract: the arithmetic that a kernel declares, as one line of text.
 //   qk=hopper_fp8 chunk=128 p=e4m3fn pv=hopper_fp8 promote=4 rowsum=f32 out=bf16 order=sequential
-// Keys are rows of an op's table (keys.hpp). Parse and print are a fixed point: print(parse(s)) is canonical, parse(print(c)) == c.
+// Keys are rows of an op's table (keys.hpp). Parse and print are a fixed point: print(parse(s)) is canonical,
+// parse(print(c)) == c.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,8 @@
 
 namespace assay {
 
-// Of an error in ulps: 65536 ulps of f32 are 2^-8 of a number, what bf16 keeps. A function that errs by more computes another
-// function, and its limit would excuse any constant.
+// Of an error in ulps: 65536 ulps of f32 are 2^-8 of a number, what bf16 keeps. A function that errs by more
+// computes another function, and its limit would excuse any constant.
 inline constexpr std::string_view kUlps = "0..65536";
 // Of roundings of one number between two steps: no decoder has more.
 inline constexpr std::string_view kMostRoundings = "0..16";
@@ -34,8 +35,8 @@ constexpr std::array<KeySpec, N + M> joined(const std::array<KeySpec, N>& first,
 }
 
 class Contract;
-// The contract with one step as exact as its key allows: f64, f32, 0 ulps, a tree. nullopt where it is that already, where no value
-// of the key is more exact, or where the other keys do not allow it.
+// The contract with one step as exact as its key allows: f64, f32, 0 ulps, a tree. nullopt where it is that
+// already, where no value of the key is more exact, or where the other keys do not allow it.
 std::optional<Contract> made_exact(const Contract& contract, const KeySpec& key,
                                    std::span<const KeySpec> keys);
 

@@ -1,6 +1,7 @@
-// The bounds can fail: on inputs where every cut and every rounding is nearly as large as it can be, arithmetic that is
-// one bit narrower than declared exceeds the bound, and the declared arithmetic does not. A bound that is too large by a
-// factor of two, or by one term of its derivation on short sums, is caught here.
+// The bounds can fail: on inputs where every cut and every rounding is nearly as large as it can be,
+// arithmetic that is one bit narrower than declared exceeds the bound, and the declared arithmetic does not.
+// A bound that is too large by a factor of two, or by one term of its derivation on short sums, is caught
+// here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,8 +39,8 @@ Precision narrower(Precision f) {
   return f;
 }
 
-// 1, then n - 1 terms that the narrower format loses whole and the declared one rounds up: each just above half a unit in
-// the last place of 1 to the declared format.
+// 1, then n - 1 terms that the narrower format loses whole and the declared one rounds up: each just above
+// half a unit in the last place of 1 to the declared format.
 Terms lost_additions(const Precision& f, std::size_t n) {
   Terms t;
   t.add(1, 1);
@@ -103,8 +104,9 @@ TEST(DotBoundSharp, products_that_underflow_come_near_their_bound) {
   }
 }
 
-// Blocks of a truncating unit: c (or the first product) is 1, every other product just below two units of the narrower
-// quantum, so that a unit with one fraction bit fewer loses all of each, and the declared one just less than one unit.
+// Blocks of a truncating unit: c (or the first product) is 1, every other product just below two units of the
+// narrower quantum, so that a unit with one fraction bit fewer loses all of each, and the declared one just
+// less than one unit.
 Terms cut_products(const MatrixUnit& unit, std::size_t blocks, std::string_view format, bool head_in_each) {
   Terms t;
   const ScalarFormat& f = scalar_format(format);
@@ -167,8 +169,8 @@ TEST(DotBoundSharp, a_matrix_unit_that_cuts_one_bit_earlier_exceeds_every_bound_
   EXPECT_GE(checked, 20U);
 }
 
-// Units that only round: every block sums exactly and rounds once, or adds in some order of f32. A sum that is kept in 20
-// bits exceeds their bounds.
+// Units that only round: every block sums exactly and rounds once, or adds in some order of f32. A sum that
+// is kept in 20 bits exceeds their bounds.
 TEST(DotBoundSharp, a_unit_that_only_rounds_is_exceeded_by_a_sum_in_20_bits) {
   const Precision wrong{20, -126, 127};
   std::size_t checked = 0;
@@ -198,8 +200,9 @@ TEST(DotBoundSharp, a_zero_has_no_head_and_a_subnormal_operand_that_of_its_forma
   EXPECT_EQ(product_head(1, "f16", 0x1p-20, "f16"), 0x1p-14);
 }
 
-// Promoted sums of a unit whose blocks are two-level themselves: single-level accumulation in 14 bits is no such sum, nor
-// is a register in 20 bits. More promotions err more, and a promotion of everything at once errs as none.
+// Promoted sums of a unit whose blocks are two-level themselves: single-level accumulation in 14 bits is no
+// such sum, nor is a register in 20 bits. More promotions err more, and a promotion of everything at once
+// errs as none.
 TEST(DotBoundSharp, of_a_two_level_unit_more_promotions_cost_more_roundings_and_20_bits_exceed_all_of_them) {
   const Accumulator how = accumulator("hopper_fp8_mma_sync");
   const std::string format = "e5m2";

@@ -185,8 +185,8 @@ TEST(DotBound, is_not_vacuous_on_gaussian_input) {
     std::printf("  %-20s %8.1f\n", name, median);
     EXPECT_GE(*std::min_element(ratios.begin(), ratios.end()), 1);
     // Every rounding in full against a random walk costs sqrt(n), sum|ab| against |partial sum| another
-    // sqrt(n). Constants: a power of two rounded up (2), the mean of a uniform error against its maximum (2), the
-    // median of |gaussian| against its size (1.5), all terms of a block cut (2 to 3).
+    // sqrt(n). Constants: a power of two rounded up (2), the mean of a uniform error against its maximum (2),
+    // the median of |gaussian| against its size (1.5), all terms of a block cut (2 to 3).
     EXPECT_LT(median, 16.0 * kN) << name;
   }
 }

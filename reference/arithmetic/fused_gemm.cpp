@@ -68,8 +68,9 @@ void place(Lanewise<Lane>& out, std::size_t at, double value, double power) {
   out.power[at] = static_cast<Lane>(power);
 }
 
-// The common case, 10 times the speed of the loop it stands before: a format within f16's exponents, no scales, no
-// flushing. False when some element is not a finite number of the format; nothing is then known of the row.
+// The common case, 10 times the speed of the loop it stands before: a format within f16's exponents, no
+// scales, no flushing. False when some element is not a finite number of the format; nothing is then known of
+// the row.
 template <typename Lane>
 bool place_row(Lanewise<Lane>& out, std::size_t at, std::size_t step, const float* x, std::size_t n,
                const TermFormat& f, float& largest, float& least_power) {
@@ -255,7 +256,8 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
   const Lanes lanes = lanes_of(unit);
   const TileRule rule{unit.combine,        static_cast<std::size_t>(unit.group),    unit.fraction_bits,
                       out_precision(unit), unit.rounding == Rounding::nearest_even, unit.least_exponent};
-  // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it exactly.
+  // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it
+  // exactly.
   const auto exact_in_double = [&](std::size_t r, std::size_t s) {
     return unit.combine != Combine::exact ||
            unit.group * da.largest[r] * db.largest[s] <= 0x1p53 * da.last_bit[r] * db.last_bit[s];
@@ -292,7 +294,8 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
           float& target = c[(row + i) * ldc + col + j];
           const auto r = static_cast<std::size_t>(row + i);
           const auto s = static_cast<std::size_t>(col + j);
-          // The lanes know finite products only (and, for `floor`, none that overflow). Large factors need not meet.
+          // The lanes know finite products only (and, for `floor`, none that overflow). Large factors need
+          // not meet.
           const auto overflows = [&] {
             return da.largest[r] * db.largest[s] >= 0x1p128 &&
                    (unit.scale_block > 0 ||

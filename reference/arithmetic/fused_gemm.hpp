@@ -40,9 +40,9 @@ struct GemmOptions {
   int promote = 0;
 };
 
-// c: row-major [a.rows, b.rows], leading dimension ldc; in: the accumulator (of accumulator_precision), out: the
-// result, representable in unit.out (f32 with promotion). Units with i32 results take and give exact i32 values
-// through int8_gemm instead (bad_value here). Throws shape_mismatch when depths or units differ.
+// c: row-major [a.rows, b.rows], leading dimension ldc; in: the accumulator (of accumulator_precision), out:
+// the result, representable in unit.out (f32 with promotion). Units with i32 results take and give exact i32
+// values through int8_gemm instead (bad_value here). Throws shape_mismatch when depths or units differ.
 void fused_gemm(const MatrixUnit& unit, const PackedOperand& a, const PackedOperand& b, float* c,
                 std::int64_t ldc, const GemmOptions& options = {});
 // The same, only k in [k_begin, k_end) of both operands; k_begin a multiple of g: a kernel's K chunk.

@@ -1,7 +1,8 @@
-// The double lanes of fused_gemm. Each lane is one output; all lanes walk k together. Powers of two multiply and
-// divide exactly, so max over exponents is max over powers, and "truncate at M - F" is
+// The double lanes of fused_gemm. Each lane is one output; all lanes walk k together. Powers of two multiply
+// and divide exactly, so max over exponents is max over powers, and "truncate at M - F" is
 //   Trunc(x * 2^(F-M)).
-// Sums of truncated terms are integers below 2^24 (float lanes) or 2^53 (double lanes), hence exact in any order.
+// Sums of truncated terms are integers below 2^24 (float lanes) or 2^53 (double lanes), hence exact in any
+// order.
 #include "reference/arithmetic/fused_tile.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -36,7 +37,8 @@ HWY_INLINE auto is_finite(D d, Vec<D> x) {
   return hn::Eq(hn::Sub(x, x), hn::Zero(d));  // Inf - Inf and NaN - NaN are NaN
 }
 
-// To f32, of a number that is one. (Targets without the instruction would turn Inf into the largest finite number.)
+// To f32, of a number that is one. (Targets without the instruction would turn Inf into the largest finite
+// number.)
 HWY_INLINE Vec<DC> to_f32(DC dc, Vec<DD> x) {
   const DD d;
   const auto infinite = hn::Eq(hn::Abs(x), hn::Set(d, std::numeric_limits<double>::infinity()));
@@ -192,8 +194,9 @@ HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, V
   return keep_special(d, sum, round_to_out(d, sum, rule));
 }
 
-// The caller has made sure that every sum of products is exact in double. TwoSum with c, and the sum's last bit set
-// when TwoSum leaves a rest (round to odd): one rounding to at most 51 bits then is the rounding of the exact value.
+// The caller has made sure that every sum of products is exact in double. TwoSum with c, and the sum's last
+// bit set when TwoSum leaves a rest (round to odd): one rounding to at most 51 bits then is the rounding of
+// the exact value.
 HWY_INLINE Vec<DD> exact_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule& rule) {
   const hn::RebindToUnsigned<DD> du;
   auto sum = hn::Zero(d);
@@ -203,7 +206,8 @@ HWY_INLINE Vec<DD> exact_block(DD d, const Block& t, std::size_t count, Vec<DD> 
   const auto high = hn::Add(sum, c);
   const auto back = hn::Sub(high, sum);
   const auto low = hn::Add(hn::Sub(sum, hn::Sub(high, back)), hn::Sub(c, back));
-  // Toward the rest: one bit away from zero when it has the sign of `high`, else one bit toward zero; only if even.
+  // Toward the rest: one bit away from zero when it has the sign of `high`, else one bit toward zero; only if
+  // even.
   const auto bits = hn::BitCast(du, high);
   const auto one = hn::Set(du, 1);
   const auto even = hn::Eq(hn::And(bits, one), hn::Zero(du));

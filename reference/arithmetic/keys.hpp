@@ -1,5 +1,6 @@
-// A table of keys: the one engine of every text that is made of key=value: the attributes of a case, a contract, a schedule, the
-// promises of a kernel. A row says all that there is to say of its key, and parser, refusals, manual and help read it there.
+// A table of keys: the one engine of every text that is made of key=value: the attributes of a case, a
+// contract, a schedule, the promises of a kernel. A row says all that there is to say of its key, and parser,
+// refusals, manual and help read it there.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +35,12 @@ struct KeySpec {
   std::string_view
       allowed;  // "any|sequential|tree"; "1..64", "0, 2..", each range with both ends or one; "" as the kind says
   std::string_view meaning;  // one line
-  // Of a contract: the value that makes the step as exact as can be, where its kind does not say it; "none": no value does.
+  // Of a contract: the value that makes the step as exact as can be, where its kind does not say it; "none":
+  // no value does.
   std::string_view ideal = {};
-  // What other keys must be beside a value of this one that is not its fallback: conditions "key=word|word" or "key!=word|word", all
-  // of which hold, or of a/b one. "word|word: conditions; word: conditions" are of these values alone.
+  // What other keys must be beside a value of this one that is not its fallback: conditions "key=word|word"
+  // or "key!=word|word", all of which hold, or of a/b one. "word|word: conditions; word: conditions" are of
+  // these values alone.
   std::string_view needs = {};
 };
 
@@ -46,15 +49,17 @@ struct KeyPair {
 };
 // Which texts separate pairs. As one value of a contract a schedule is written acc:f32/lanes:16.
 enum class KeyText : std::uint8_t { plain, schedule };
-// The pairs of `text` whose keys begin with `prefix`, without it, in their order. Throws InputError bad_value for one that is no pair.
+// The pairs of `text` whose keys begin with `prefix`, without it, in their order. Throws InputError bad_value
+// for one that is no pair.
 std::vector<KeyPair> key_pairs(std::string_view noun, std::string_view text, std::string_view prefix = "",
                                KeyText kind = KeyText::schedule);
 
 // What a value may be, as manual and refusals say it: "1..64", "f32|f16", "any format".
 std::string allowed_text(const KeySpec& key);
 
-// Everything throws InputError: unknown_name of a key, bad_value of a value, bad_contract of values that do not go together. `noun` is what a message calls a key ("attribute", "contract
-// key"); it says prefix, key, value, and what is allowed.
+// Everything throws InputError: unknown_name of a key, bad_value of a value, bad_contract of values that do
+// not go together. `noun` is what a message calls a key ("attribute", "contract key"); it says prefix, key,
+// value, and what is allowed.
 class KeyTable {
  public:
   constexpr KeyTable(std::string_view noun, std::span<const KeySpec> keys, std::string_view prefix = "")
@@ -88,7 +93,8 @@ class KeyTable {
   std::span<const KeySpec> keys_;
 };
 
-// A key of a schedule, whose kind its `allowed` shows: words, one range of integers, or a text that the schedule reads by itself.
+// A key of a schedule, whose kind its `allowed` shows: words, one range of integers, or a text that the
+// schedule reads by itself.
 constexpr KeySpec schedule_key(std::string_view name, std::string_view fallback, std::string_view allowed,
                                std::string_view meaning, std::string_view needs = {}) {
   const bool digits = !allowed.empty() && allowed.front() >= '0' && allowed.front() <= '9';

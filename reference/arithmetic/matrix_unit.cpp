@@ -13,7 +13,8 @@ using enum Standing;
 using enum Rounding;
 
 // Sources.
-//   fasi     Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330 (2021)
+//   fasi     Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330
+//   (2021)
 //   li       Li et al., "FTTN", arXiv:2403.00232
 //   mma-sim  Xie et al., "MMA-Sim", arXiv:2511.10909, and its published code
 //   khattak  Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004
@@ -22,7 +23,8 @@ constexpr std::string_view kMmaSim = "mma-sim, published code";
 // Its first release formed these sums in f32, pairwise; the later one, which was read, is what the rows are.
 constexpr std::string_view kExact =
     "mma-sim, published code as of 2026 (E_FDPA); the release of 2025 differs";
-// mma-sim has the arithmetic of blackwell_fp8 for this path; 3,207 of those 5,000 e4m3 vectors into f32 would fit that.
+// mma-sim has the arithmetic of blackwell_fp8 for this path; 3,207 of those 5,000 e4m3 vectors into f32 would
+// fit that.
 constexpr std::string_view kSplit =
     "20,000 of 20,000 vectors of a B200 that khattak published, both formats, both outputs";
 constexpr std::string_view kNone =
@@ -30,14 +32,16 @@ constexpr std::string_view kNone =
 constexpr std::string_view kNoneRdna =
     "no public bit model: exact sum of g products and c, one f32 rounding to nearest; gfx1151 (RDNA3.5) is "
     "reported not to";
-// ROCm/rocm-systems issue 12056, gfx1151: addends of the sign that c has not are complemented, which takes one unit of
-// the common last place off each, so that -1 + 32 + 24 gives 55 + 2^-18: two units of 2^(5 - 24). Bits that are off by
-// less than a unit for each term are what the bound of `truncate` covers; the bits themselves this row does not claim.
+// ROCm/rocm-systems issue 12056, gfx1151: addends of the sign that c has not are complemented, which takes
+// one unit of the common last place off each, so that -1 + 32 + 24 gives 55 + 2^-18: two units of 2^(5 - 24).
+// Bits that are off by less than a unit for each term are what the bound of `truncate` covers; the bits
+// themselves this row does not claim.
 constexpr std::string_view kComplement =
     "ROCm/rocm-systems issue 12056: complemented addends, modelled as truncated";
 
-// Every Hopper row: 10^9 outputs each of mma.sync f16, bf16, tf32 and wgmma e4m3, e5m2, 2.5 * 10^8 of each other
-// instruction, bit for bit on an H200 (driver 580.159.04), and the vectors that tell each row from its neighbours.
+// Every Hopper row: 10^9 outputs each of mma.sync f16, bf16, tf32 and wgmma e4m3, e5m2, 2.5 * 10^8 of each
+// other instruction, bit for bit on an H200 (driver 580.159.04), and the vectors that tell each row from its
+// neighbours.
 constexpr std::string_view kH200 =
     "an H200: reports/results/h200/silicon.md, reference/golden/arithmetic/hopper_silicon.csv";
 constexpr int kHopperF32 = -133;  // a term of 2^-158 counts beside nothing larger, one of 2^-159 is cut
@@ -45,7 +49,8 @@ constexpr int kHopperF16 = -21;   // likewise 2^-46 and 2^-47
 
 constexpr auto kUnits = std::to_array<MatrixUnit>({
     // clang-format off
-    // name                   combine         F   g   inputs                        out      rounding      scales, per  standing  source, least exponent
+    // name                   combine         F   g   inputs                        out      rounding
+    // scales, per  standing  source, least exponent
     {"v100_f16",              truncate,       23, 4,  "f16",                        "f32",   toward_zero,  "",      0, vectors,    kVectors},
     {"v100_f16_f16out",       truncate,       23, 4,  "f16",                        "f16",   nearest_even, "",      0, vectors,    kVectors},
     {"turing_f16",            truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, published,  kMmaSim},

@@ -27,23 +27,23 @@ enum class Combine : std::uint8_t {
   truncate,
   // T(F, g, out), the exponents of one e8m0 scale per operand and block added to each product's.
   truncate_scaled,
-  // mxf4/nvf4 k64: each 16 products sum exactly; that sum times both scales' significands, at the scales' exponents,
-  // is one term; four of those terms and c go through T(F, 4, out).
+  // mxf4/nvf4 k64: each 16 products sum exactly; that sum times both scales' significands, at the scales'
+  // exponents, is one term; four of those terms and c go through T(F, 4, out).
   group_scaled,
-  // Hopper mma.sync FP8: unpacked to f16, T(25, 16, out) over k mod 4 in {0,1} of a k32 block from c = 0, chained
-  // into the same over {2,3} (toward zero into f32, to nearest into f16); then one separate nearest-even addition of
-  // c in `out`.
+  // Hopper mma.sync FP8: unpacked to f16, T(25, 16, out) over k mod 4 in {0,1} of a k32 block from c = 0,
+  // chained into the same over {2,3} (toward zero into f32, to nearest into f16); then one separate
+  // nearest-even addition of c in `out`.
   unpack_split,
   // The exact sum of g products and c, rounded once.
   exact,
   // Products and sums are f32 operations to nearest; subnormal inputs and results become zero;
   // (p0 + p1) + (p2 + p3) [g = 4] or p0 + p1 [g = 2], then c + that.
   pairwise_flush,
-  // CDNA3 16-bit: products truncated at M_p - F; their sum floored toward -inf at E - 31 and c floored at E - F, E
-  // the larger of both exponents; a product of 2^128 or more is Inf.
+  // CDNA3 16-bit: products truncated at M_p - F; their sum floored toward -inf at E - 31 and c floored at E -
+  // F, E the larger of both exponents; a product of 2^128 or more is Inf.
   floor,
-  // CDNA3 FP8: even k and odd k each truncated at their own M - F, the halves floored at the larger M - F and added,
-  // then combined with c as in `floor`; c is dropped below E - F - 1.
+  // CDNA3 FP8: even k and odd k each truncated at their own M - F, the halves floored at the larger M - F and
+  // added, then combined with c as in `floor`; c is dropped below E - F - 1.
   floor_halves,
   // int8: exact, modulo 2^32.
   wrap,
@@ -85,8 +85,9 @@ Precision out_precision(const MatrixUnit& unit);            // i32: {32, 0, 30}
 Precision accumulator_precision(const MatrixUnit& unit);
 bool accepts(const MatrixUnit& unit, std::string_view input_format);
 
-// n numbers that are exactly representable in `format` (a member of unit.inputs), k ascending, and, for a scaled
-// unit, ceil(n / scale_block) decoded scales. Values, not codes: every format of 19 bits or fewer is exact in f32.
+// n numbers that are exactly representable in `format` (a member of unit.inputs), k ascending, and, for a
+// scaled unit, ceil(n / scale_block) decoded scales. Values, not codes: every format of 19 bits or fewer is
+// exact in f32.
 struct Operand {
   std::span<const float> values;
   std::string_view format;  // "" means the unit's first input format
@@ -99,8 +100,9 @@ struct Operand {
 // bad_value (format the unit does not take).
 double fused_dot(const MatrixUnit& unit, const Operand& a, const Operand& b, double c);
 
-// Two-level accumulation: the unit sums `promote` blocks of g from zero, each partial result is added to an f32
-// accumulator with one nearest-even rounding, the accumulator starts at c. promote = 0: never, the unit chains all.
+// Two-level accumulation: the unit sums `promote` blocks of g from zero, each partial result is added to an
+// f32 accumulator with one nearest-even rounding, the accumulator starts at c. promote = 0: never, the unit
+// chains all.
 double promoted_dot(const MatrixUnit& unit, const Operand& a, const Operand& b, double c, int promote);
 
 }  // namespace assay

@@ -154,14 +154,14 @@ TEST(MatrixUnit, refuses_bad_operands_by_name) {
   EXPECT_THROW(static_cast<void>(fused_dot(matrix_unit("blackwell_nvfp4"), {y, ""}, {y, ""}, 0)), InputError);
 }
 
-// Single-level FP8 accumulation is biased low, because every block truncates at 14 bits. What the bias must be can be
-// had without any unit: with c the largest term, a block adds
+// Single-level FP8 accumulation is biased low, because every block truncates at 14 bits. What the bias must
+// be can be had without any unit: with c the largest term, a block adds
 //   sum of trunc(p, q),  q = 2^(floor(log2 c) - 13),
-// whose mean is g E[trunc(p, q)] over the distribution of a product p. Iterating that from c = 0 gives the mean of
-// the computed sum; the spread about it is below 1 % at these depths. The figure for one chain at K = 4096, -7 %, is
-// what an H200 was measured to give for these operands. At K = 131072 one chain stops growing near 2^14, where q = 2
-// exceeds almost every product: -84 %. The -15 % measured there equals that of chunks of 8192 (a product split along
-// K would do that): see the last lines of the test.
+// whose mean is g E[trunc(p, q)] over the distribution of a product p. Iterating that from c = 0 gives the
+// mean of the computed sum; the spread about it is below 1 % at these depths. The figure for one chain at K =
+// 4096, -7 %, is what an H200 was measured to give for these operands. At K = 131072 one chain stops growing
+// near 2^14, where q = 2 exceeds almost every product: -84 %. The -15 % measured there equals that of chunks
+// of 8192 (a product split along K would do that): see the last lines of the test.
 std::vector<double> draw_e4m3(std::size_t n, std::uint64_t seed) {
   Random random(seed);
   std::uniform_real_distribution<double> uniform(0.5, 1.5);
@@ -191,7 +191,8 @@ double predicted_relative_error(std::int64_t k) {
   return (c - exact) / exact;
 }
 
-// gamma of the additions in f32 that carry sums out of the unit, one after each `promote` blocks: they round to nearest.
+// gamma of the additions in f32 that carry sums out of the unit, one after each `promote` blocks: they round
+// to nearest.
 double promoting_error(std::int64_t k, int promote) {
   const double u = 0x1p-24, n = promote > 0 ? static_cast<double>(k / 32 / promote) : 0;
   return n * u / (1 - n * u);
@@ -224,9 +225,10 @@ double mean_relative_error(std::int64_t k, int promote) {
 }
 
 TEST(MatrixUnit, single_level_fp8_accumulation_loses_what_truncation_must_lose) {
-  // The prediction is a mean over 400 operands of each side: with a standard deviation of 0.29 about 1, sums are off by
-  // sqrt(2) 0.29 / sqrt(400) = 2 %. A sum that is 2 % larger meets each larger q that much earlier, which moves an error
-  // e by less than 2 % of min(|e|, 1 + e) <= 0.16: 0.3 %, and this is three times that.
+  // The prediction is a mean over 400 operands of each side: with a standard deviation of 0.29 about 1, sums
+  // are off by sqrt(2) 0.29 / sqrt(400) = 2 %. A sum that is 2 % larger meets each larger q that much
+  // earlier, which moves an error e by less than 2 % of min(|e|, 1 + e) <= 0.16: 0.3 %, and this is three
+  // times that.
   constexpr double kDraws = 0.01;
   constexpr double kWholePercent = 0.005;  // half a unit of figures that are stated in whole percents
   for (const std::int64_t k : {1024, 4096, 8192, 131072}) {
@@ -241,8 +243,8 @@ TEST(MatrixUnit, single_level_fp8_accumulation_loses_what_truncation_must_lose) 
   const double promoted = mean_relative_error(131072, 4);
   std::printf("K=131072 in chunks of 8192: %.4f; promoted every 4 blocks: %.6f\n", chunked, promoted);
   EXPECT_LT(std::fabs(chunked - mean_relative_error(8192, 0)), kWholePercent);
-  // In a chain of 128 products q is 2^-7 in the last two blocks and 2^-8 or less before. Only products whose last bit is
-  // 2^-8 lose anything there, a quarter of them, and at most that bit.
+  // In a chain of 128 products q is 2^-7 in the last two blocks and 2^-8 or less before. Only products whose
+  // last bit is 2^-8 lose anything there, a quarter of them, and at most that bit.
   EXPECT_LT(std::fabs(promoted), 64 * 0x1p-8 / 4 / 128 + promoting_error(131072, 4));
 }
 

@@ -96,7 +96,8 @@ inline double ordered_sum(const OrderedSum& how, std::span<const double> x, doub
       [&](double s, std::size_t i) { return add(s, x[i], how.precision); });
 }
 
-// c + sum a_i b_i, operands of at most 24 significant bits and of one length, each product rounded unless fused.
+// c + sum a_i b_i, operands of at most 24 significant bits and of one length, each product rounded unless
+// fused.
 inline double ordered_dot(const OrderedSum& how, std::span<const float> a, std::span<const float> b,
                           double c = 0) {
   const Precision& f = how.precision;

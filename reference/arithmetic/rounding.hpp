@@ -1,9 +1,10 @@
-// Rounding of a real number to a binary precision. The number is a double, or an exact sum integer * 2^exponent.
+// Rounding of a real number to a binary precision. The number is a double, or an exact sum integer *
+// 2^exponent.
 //
 // A format here is F(p, emin, emax): values
 //   s * 2^(e-p+1)  with |s| < 2^p, emin <= e <= emax;
-// below 2^emin the spacing stays 2^(emin-p+1) (gradual underflow). Rounding modes are those of formats/scalar.hpp;
-// stochastic is not a rounding of machine arithmetic and is refused by returning NaN.
+// below 2^emin the spacing stays 2^(emin-p+1) (gradual underflow). Rounding modes are those of
+// formats/scalar.hpp; stochastic is not a rounding of machine arithmetic and is refused by returning NaN.
 #pragma once
 
 #include <bit>
@@ -60,9 +61,9 @@ constexpr int bit_length(UInt128 x) {
   return high != 0 ? 128 - std::countl_zero(high) : 64 - std::countl_zero(static_cast<std::uint64_t>(x));
 }
 
-// significand * 2^exponent rounded to `f`, p <= 53. Exact zero gives +0; a non-zero number that rounds to zero keeps
-// its sign. A longer sum is handed in cut to its leading bits with the last bit set when anything was cut away
-// ("round to odd"): from p + 2 kept bits on, that cannot change the result.
+// significand * 2^exponent rounded to `f`, p <= 53. Exact zero gives +0; a non-zero number that rounds to
+// zero keeps its sign. A longer sum is handed in cut to its leading bits with the last bit set when anything
+// was cut away ("round to odd"): from p + 2 kept bits on, that cannot change the result.
 inline double round_exact(Int128 significand, int exponent, const Precision& f, Rounding mode,
                           OverflowTo overflow = OverflowTo::ieee754) {
   if (mode == Rounding::stochastic) return std::numeric_limits<double>::quiet_NaN();
@@ -132,7 +133,8 @@ inline double round_sum(double x, double y, const Precision& f, Rounding mode = 
   const double back = hi - x;
   const double lo = (x - (hi - back)) + (y - back);
   if (lo == 0 || hi == 0) return round_to_precision(hi, f, mode);
-  // Round to odd at 53 bits: a last bit of 1 stands for "not exact". p <= 51 leaves two bits below the target.
+  // Round to odd at 53 bits: a last bit of 1 stands for "not exact". p <= 51 leaves two bits below the
+  // target.
   auto bits = std::bit_cast<std::uint64_t>(hi);
   if ((bits & 1) == 0) bits = (lo > 0) == (hi > 0) ? bits + 1 : bits - 1;
   return round_to_precision(std::bit_cast<double>(bits), f, mode);

@@ -1,7 +1,8 @@
-// The rules of the limits, by name: each term of a bound that stands for one thing a kernel may do, and each condition under
-// which a bound claims anything. The limits call rule() and claims(), which return what they are given. A test makes one
-// rule unsound at a time (Unsound), and the attack has to notice: a rule that can be dropped or halved unnoticed is not
-// needed, or not attacked. The share of a limit that a rule brings is asked in the same way.
+// The rules of the limits, by name: each term of a bound that stands for one thing a kernel may do, and each
+// condition under which a bound claims anything. The limits call rule() and claims(), which return what they
+// are given. A test makes one rule unsound at a time (Unsound), and the attack has to notice: a rule that can
+// be dropped or halved unnoticed is not needed, or not attacked. The share of a limit that a rule brings is
+// asked in the same way.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Kernels that feed a matrix unit otherwise than in whole blocks of one chain: each was accused by a bound that counted
-// ceil(n / g) blocks. Chained mma.m16n8k8 on an H100 (driver 580.159.04) returns 1 where the exact sum is 1.00016773.
+// Kernels that feed a matrix unit otherwise than in whole blocks of one chain: each was accused by a bound
+// that counted ceil(n / g) blocks. Chained mma.m16n8k8 on an H100 (driver 580.159.04) returns 1 where the
+// exact sum is 1.00016773.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -87,7 +88,8 @@ TEST(ShortBlocks,
 }
 
 TEST(ShortBlocks, a_sum_that_nothing_rounds_has_limit_0_and_one_lost_bit_is_seen) {
-  // FP8 products have 8 bits and the unit keeps 13: one or two of them are exact, whatever their sizes up to 2^5.
+  // FP8 products have 8 bits and the unit keeps 13: one or two of them are exact, whatever their sizes up to
+  // 2^5.
   for (const std::size_t n : {1U, 2U}) {
     const Dot d{Values(n, 1.875F), Values(n, 1.125F)};
     EXPECT_EQ(d.limit("hopper_fp8"), 0) << n;
@@ -98,7 +100,8 @@ TEST(ShortBlocks, a_sum_that_nothing_rounds_has_limit_0_and_one_lost_bit_is_seen
   EXPECT_LE(spread.distance(spread.kernel("hopper_fp8", 2, 2)), spread.limit("hopper_fp8"));
 }
 
-// A known point of each rule: a kernel beyond three quarters of the limit, and beyond all of it where the rule counts half.
+// A known point of each rule: a kernel beyond three quarters of the limit, and beyond all of it where the
+// rule counts half.
 TEST(ShortBlocks, each_rule_has_an_input_that_needs_it) {
   const auto needs = [](Rule rule, const Dot& d, std::string_view unit, double got, Blocking blocking) {
     const double error = d.distance(got), limit = d.limit(unit, blocking);
@@ -120,7 +123,8 @@ TEST(ShortBlocks, each_rule_has_an_input_that_needs_it) {
   // Half of the smallest subnormal f16: to even, which is 0.
   const Dot tiny{{0x1p-13F}, {0x1p-12F}};
   needs(Rule::unit_underflow, tiny, "hopper_f16_f16out", tiny.kernel("hopper_f16_f16out", 1, 1), {16, 1});
-  // 32 parts: one of 25 blocks of four, and 31 of one product. Each block but the first, and each part, brings 2^-24 to 1.
+  // 32 parts: one of 25 blocks of four, and 31 of one product. Each block but the first, and each part,
+  // brings 2^-24 to 1.
   Dot parts{Values(128, 0), Values(128, 1)};
   for (std::size_t k = 0; k < 97; k += 4) parts.a[k] = 0x1p-24F;
   for (std::size_t k = 97; k < 128; ++k) parts.a[k] = 0x1p-24F;

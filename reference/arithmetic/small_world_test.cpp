@@ -1,7 +1,8 @@
-// Small worlds: every input of a toy arithmetic, every kernel of the contract, by the sets of numbers that a kernel may hold.
-// Nothing here knows a proof. Of a unit: any deal of the products to blocks and parts, by fused_dot, which defines the unit;
-// of a float: every tree of every permutation, each product rounded or fused. A bound has to hold for all of them; the
-// largest error / limit is printed, and has to be near 1, or the bound could be smaller.
+// Small worlds: every input of a toy arithmetic, every kernel of the contract, by the sets of numbers that a
+// kernel may hold. Nothing here knows a proof. Of a unit: any deal of the products to blocks and parts, by
+// fused_dot, which defines the unit; of a float: every tree of every permutation, each product rounded or
+// fused. A bound has to hold for all of them; the largest error / limit is printed, and has to be near 1, or
+// the bound could be smaller.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +109,8 @@ struct Toy {
   int fraction_bits, group;
   Rounding rounding;
 };
-// Units that floor keep 24 bits in f32, as those of CDNA3; the others 11 in f16, where narrow operands show every cut.
+// Units that floor keep 24 bits in f32, as those of CDNA3; the others 11 in f16, where narrow operands show
+// every cut.
 constexpr auto kToys = std::to_array<Toy>({
     {Combine::truncate, "f16", 10, 2, Rounding::toward_zero},
     {Combine::truncate, "f16", 10, 4, Rounding::toward_zero},

@@ -1,4 +1,5 @@
-// A number of a narrow format taken apart as a matrix unit sees it: integer significand, exponent not normalised.
+// A number of a narrow format taken apart as a matrix unit sees it: integer significand, exponent not
+// normalised.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// What a block format offers to format.cpp: its planes, its quantiser, its decoder. One constant per file of blocks/.
+// What a block format offers to format.cpp: its planes, its quantiser, its decoder. One constant per file of
+// blocks/.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@
 
 namespace assay {
 
-// How files of a format are searched for whose blocks hold an integer scale for each group: reference/ops/admissible_searched.cpp judges by it.
+// How files of a format are searched for whose blocks hold an integer scale for each group:
+// reference/ops/admissible_searched.cpp judges by it.
 struct ScaleSearch {
   int group;      // elements that share a scale
   int top_scale;  // scales are integers from -top_scale - 1 to top_scale
@@ -32,7 +34,8 @@ struct BlockCodec {
       nullptr;  // what all of them keep to; nullptr where no op asks a kernel for codes
   // Of elements that are already initialised to Factors{}; nullptr: a number counts as its own code.
   void (*factors)(const Encoded& tensor, std::int64_t first, std::span<Factors> out) = nullptr;
-  // Its bytes, for people: each plane or range of bytes of a block, the order of codes in a byte, and the number that they stand for.
+  // Its bytes, for people: each plane or range of bytes of a block, the order of codes in a byte, and the
+  // number that they stand for.
   std::string_view stored = {};
 };
 
@@ -79,7 +82,8 @@ extern const BlockCodec int4_g32_packed_codec;
 extern const BlockCodec int4_ch_tensor_codec;
 extern const BlockCodec int4_g32_tensor_codec;
 
-// Throws bad_value for a format that is searched, and of whose search nothing is known: attribute "to" of op `op`.
+// Throws bad_value for a format that is searched, and of whose search nothing is known: attribute "to" of op
+// `op`.
 void check_quantiser(const Format& to, std::string_view op);
 
 // Planes that several files share.

@@ -1,5 +1,6 @@
-// Every f32 there is, into e4m3fn, e4m3fnuz, e5m2 and e2m1, under every rounding and overflow policy. A walk in order
-// of magnitude lets the oracle (scalar_oracle.hpp) move its place in the list of values by comparison alone.
+// Every f32 there is, into e4m3fn, e4m3fnuz, e5m2 and e2m1, under every rounding and overflow policy. A walk
+// in order of magnitude lets the oracle (scalar_oracle.hpp) move its place in the list of values by
+// comparison alone.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -44,7 +45,8 @@ std::uint64_t check_shard(const ScalarFormat& format, const ScalarOracle& oracle
       while (below < oracle.top() + 1 && magnitude >= values[below + 1]) ++below;
       return oracle.expected(magnitude, below, negative, policy, bits | sign);
     };
-    // A deterministic rounding is monotone, plainly so in the oracle: equal ends of a chunk settle what lies between.
+    // A deterministic rounding is monotone, plainly so in the oracle: equal ends of a chunk settle what lies
+    // between.
     const std::uint32_t last = start + kChunk - 1;
     const bool flat = policy.rounding != Rounding::stochastic && last < kInfBits;
     const std::uint32_t at_start = wanted(start);

@@ -252,7 +252,8 @@ std::vector<double> decode_output(const Encoded& tensor) {
     return false;
   };
   if (std::ranges::none_of(tensor.planes, has_refused)) return decode_tensor(tensor);
-  // In `probe` every code is another than 0, and so is every scale but those refused: what decodes to 0 there is under one.
+  // In `probe` every code is another than 0, and so is every scale but those refused: what decodes to 0 there
+  // is under one.
   Encoded usable = tensor, probe = tensor;
   for (std::size_t p = 0; p < tensor.planes.size(); ++p) {
     const Plane& plane = tensor.planes[p];

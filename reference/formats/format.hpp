@@ -74,7 +74,8 @@ std::span<const Format> formats();
 const Format& format(std::string_view name);  // throws InputError unknown_name, listing near names
 const Format* find_format(std::string_view name);
 
-// How a kernel is to quantise to it, in a line; empty where no kernel is asked to (K-quants with minima, whose files come from a search).
+// How a kernel is to quantise to it, in a line; empty where no kernel is asked to (K-quants with minima,
+// whose files come from a search).
 std::string_view quantiser_rule(const Format& format);
 
 // The planes that a tensor of this format and logical shape has. Throws ragged_block, shape_mismatch.
@@ -82,12 +83,15 @@ std::vector<PlaneSpec> planes(const Format& format, const Shape& shape);
 
 // Checks that the planes of `tensor` are those of its format and shape. Throws shape_mismatch, ragged_block.
 void check_planes(const Encoded& tensor);
-// check_planes, and that [first, first + count) lies inside on block boundaries. Returns the row of the format.
+// check_planes, and that [first, first + count) lies inside on block boundaries. Returns the row of the
+// format.
 const Format& check_range(const Encoded& tensor, std::int64_t first, std::int64_t count);
 
 // Quantises. Scales are computed by the format's own rule, in f32:
-//   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7); 1 when
-//           that is 0. The code is the format's rounding of the real quotient x / scale: an f64 quotient of two f32
+//   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7);
+//   1 when
+//           that is 0. The code is the format's rounding of the real quotient x / scale: an f64 quotient of
+//           two f32
 //           is never on the other side of a tie of 24 + 6 bits or fewer from the real one.
 //   block   blocks/<name>.cpp says.
 // Throws shape_mismatch, ragged_block.
@@ -99,18 +103,19 @@ Encoded encode_tensor_with_scales(const Format& format, const Shape& shape, std:
                                   std::span<const float> scales, const EncodePolicy& policy = {});
 
 // The real numbers that the bytes stand for. Throws shape_mismatch when planes and shape disagree, bad_scale
-// when a separate f32 scale is negative, NaN or infinite, or zero where decoding divides by it (nvfp4). A zero scale
-// that multiplies makes zeros of its codes: what many quantisers leave behind for a row of zeros.
+// when a separate f32 scale is negative, NaN or infinite, or zero where decoding divides by it (nvfp4). A
+// zero scale that multiplies makes zeros of its codes: what many quantisers leave behind for a row of zeros.
 std::vector<double> decode_tensor(const Encoded& tensor);
-// The same, but elements under a scale that is refused are NaN: of a kernel's output, where something may be undefined.
+// The same, but elements under a scale that is refused are NaN: of a kernel's output, where something may be
+// undefined.
 std::vector<double> decode_output(const Encoded& tensor);
 // The same for elements [first, first + out.size()) in row-major order; `first` and the count are multiples
 // of block_elements. What streaming users (a KV cache of 2^20 keys) call.
 void decode_range(const Encoded& tensor, std::int64_t first, std::span<double> out);
 void decode_range(const Encoded& tensor, std::int64_t first, std::span<float> out);  // nearest f32
 
-// The tensor with the elements for which keep(index) is false made zero, all others as they are. nullopt for formats in which
-// elements are not whole bytes of their own, or a code of zero bits is no zero.
+// The tensor with the elements for which keep(index) is false made zero, all others as they are. nullopt for
+// formats in which elements are not whole bytes of their own, or a code of zero bits is no zero.
 std::optional<Encoded> with_zeros(const Encoded& tensor, const std::function<bool(std::size_t)>& keep);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// The list of formats, planes and shapes, scaled formats on every axis, ranges, and every refusal with its value.
+// The list of formats, planes and shapes, scaled formats on every axis, ranges, and every refusal with its
+// value.
 #include "reference/formats/format.hpp"
 #include "reference/formats/block.hpp"
 
@@ -176,7 +177,8 @@ TEST(Formats, decoded_value_is_code_times_scale_on_every_axis) {
 }
 
 TEST(Formats, a_scale_locked_on_an_earlier_request_clips_the_next_one) {
-  // First request within [-5, 5] under the constant 200: scale 0.025, so 448 * 0.025 = 11.2 is the largest number.
+  // First request within [-5, 5] under the constant 200: scale 0.025, so 448 * 0.025 = 11.2 is the largest
+  // number.
   const std::vector<float> x{20, -15, 50, 2};
   const std::vector<float> scale{5.0F / 200};
   const std::vector<double> y =
@@ -306,8 +308,8 @@ TEST(Formats, planes_that_do_not_fit_their_shape_are_refused_before_anything_is_
   }
 }
 
-// All groups of 16 have the same range, so that every group's scale is the largest; the coarsest formats then have steps of a third of the
-// range (codes 0 to 3, with a minimum) or of the largest magnitude (-3 to 3).
+// All groups of 16 have the same range, so that every group's scale is the largest; the coarsest formats then
+// have steps of a third of the range (codes 0 to 3, with a minimum) or of the largest magnitude (-3 to 3).
 TEST(SuperBlocks, what_is_made_is_in_order_and_no_farther_than_a_step) {
   std::vector<float> x(512);
   for (std::size_t i = 0; i < x.size(); ++i)

@@ -22,7 +22,8 @@ rc::Gen<float> any_f32() {
       [](float x) { return std::isfinite(x); });
 }
 
-// A block of 32 within a common range of 2^-10 to 2^10, with zeros, repeats and exact ties among its elements.
+// A block of 32 within a common range of 2^-10 to 2^10, with zeros, repeats and exact ties among its
+// elements.
 rc::Gen<std::vector<float>> block32() {
   return rc::gen::mapcat(rc::gen::inRange(-10, 11), [](int exponent) {
     return rc::gen::container<std::vector<float>>(

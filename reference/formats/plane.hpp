@@ -19,7 +19,8 @@ std::uint32_t load_code(const ScalarFormat& format, std::span<const std::byte> b
 void store_code(const ScalarFormat& format, std::span<std::byte> bytes, std::int64_t index,
                 std::uint32_t code) noexcept;
 
-// out[i] = value of element first + i: exact as double, nearest as float. Table or bit pattern, no call per element.
+// out[i] = value of element first + i: exact as double, nearest as float. Table or bit pattern, no call per
+// element.
 void decode_plane(const ScalarFormat& format, std::span<const std::byte> bytes, std::int64_t first,
                   std::span<double> out);
 void decode_plane(const ScalarFormat& format, std::span<const std::byte> bytes, std::int64_t first,

@@ -1,4 +1,5 @@
-// How a kernel is to quantise to each format, in a line: the head of blocks/<name>.cpp has the bytes and the cases at the ends.
+// How a kernel is to quantise to each format, in a line: the head of blocks/<name>.cpp has the bytes and the
+// cases at the ends.
 #include <iterator>
 
 #include "reference/formats/format.hpp"

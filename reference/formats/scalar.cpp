@@ -14,8 +14,9 @@ namespace {
 
 using enum ScalarKind;
 
-// The list of scalar formats. Sources: OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e2m1, e3m2, e2m3, e8m0, int8 range);
-// AMD CDNA3 ISA and Graphcore's FP8 proposal (fnuz); IEEE 754 (f16, f32); PTX ISA (bf16, tf32, ue4m3).
+// The list of scalar formats. Sources: OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e2m1, e3m2, e2m3, e8m0, int8
+// range); AMD CDNA3 ISA and Graphcore's FP8 proposal (fnuz); IEEE 754 (f16, f32); PTX ISA (bf16, tf32,
+// ue4m3).
 constexpr auto kRows = std::to_array<ScalarFormat>({
     // name        kind        bits bytes exp frac bias signed specials                max_finite
     {"e4m3fn", floating, 8, 1, 4, 3, 7, true, Specials::nan_all_ones, 448.0, 0, 0, "OCP FP8"},
@@ -103,8 +104,9 @@ namespace {
 #define ASSAY_VECTOR_CLONES
 #endif
 
-// encode_floating for f32 into a signed format of fewer exponent bits than f32, deterministic roundings: the same
-// steps in 32 bits and without branches, so that the compiler can vectorise them. Held to the codec by the tests.
+// encode_floating for f32 into a signed format of fewer exponent bits than f32, deterministic roundings: the
+// same steps in 32 bits and without branches, so that the compiler can vectorise them. Held to the codec by
+// the tests.
 ASSAY_VECTOR_CLONES
 void encode_narrow(const ScalarFormat& f, const float* x, std::size_t count, const EncodePolicy& policy,
                    std::uint32_t* out) {

@@ -7,7 +7,8 @@
 
 namespace assay {
 
-// What the highest exponent means. (OCP FP8 specification 1.0; OCP MX specification 1.0; AMD CDNA3 ISA for fnuz.)
+// What the highest exponent means. (OCP FP8 specification 1.0; OCP MX specification 1.0; AMD CDNA3 ISA for
+// fnuz.)
 enum class Specials : std::uint8_t {
   ieee,            // all-ones exponent: Inf (fraction 0) and NaN: e5m2, f16, bf16, tf32, f32
   nan_all_ones,    // only S.1..1.1..1 is NaN, no Inf: e4m3fn, ue4m3 (unsigned)
@@ -60,14 +61,20 @@ const ScalarFormat* find_scalar_format(std::string_view name);  // nullptr when 
 // Exact for every code of every format. Bits above the format's are ignored. Any NaN code is a quiet NaN.
 double decode(const ScalarFormat& format, std::uint32_t code) noexcept;
 // The code that x rounds to; x is taken as exact. `index` feeds the stochastic draw only.
-//   floating  Nearest, directed and stochastic rounding act on the real number x, so there is one rounding, into
-//             subnormals too. stochastic: away from zero with probability floor(2^64 r) / 2^64, r = the discarded
-//             part in units of the last place. Overflow::ieee follows IEEE 754: a directed rounding that would not
-//             move a finite x beyond max_finite leaves it there (toward_zero never overflows); Inf becomes Inf, or
-//             NaN without one. Specials::none saturates under either policy. nan_minus_zero: -0 and every negative x
+//   floating  Nearest, directed and stochastic rounding act on the real number x, so there is one rounding,
+//   into
+//             subnormals too. stochastic: away from zero with probability floor(2^64 r) / 2^64, r = the
+//             discarded
+//             part in units of the last place. Overflow::ieee follows IEEE 754: a directed rounding that
+//             would not
+//             move a finite x beyond max_finite leaves it there (toward_zero never overflows); Inf becomes
+//             Inf, or
+//             NaN without one. Specials::none saturates under either policy. nan_minus_zero: -0 and every
+//             negative x
 //             that rounds to zero become code 0. Unsigned: negative x that does not round to zero becomes 0
 //             (saturate) or NaN (ieee).
-//   e8m0      A power of two: ties go to the even code, stochastic is linear in x. x <= 0 and underflow become
+//   e8m0      A power of two: ties go to the even code, stochastic is linear in x. x <= 0 and underflow
+//   become
 //             2^-127; NaN becomes 0xFF; overflow 0xFE (saturate) or 0xFF (ieee).
 //   integer   Rounded, then clamped to [integer_min, integer_max] under either overflow policy.
 std::uint32_t encode(const ScalarFormat& format, double x, const EncodePolicy& policy = {},
@@ -76,14 +83,16 @@ std::uint32_t encode(const ScalarFormat& format, double x, const EncodePolicy& p
 double round_to(const ScalarFormat& format, double x, const EncodePolicy& policy = {},
                 std::uint64_t index = 0) noexcept;
 
-// out[i] = encode(format, x[i], policy, first_index + i); the sizes are equal. Policy and format are resolved once.
+// out[i] = encode(format, x[i], policy, first_index + i); the sizes are equal. Policy and format are resolved
+// once.
 void encode_many(const ScalarFormat& format, std::span<const float> x, const EncodePolicy& policy,
                  std::uint64_t first_index, std::span<std::uint32_t> out) noexcept;
 
 // The 64 uniform bits that element `index` draws under `seed`.
 std::uint64_t stochastic_draw(std::uint64_t seed, std::uint64_t index) noexcept;
 
-// The value of every code, indexed by code: formats of at most 16 bits, built at first use. Empty for wider ones.
+// The value of every code, indexed by code: formats of at most 16 bits, built at first use. Empty for wider
+// ones.
 std::span<const double> decode_table(const ScalarFormat& format);
 std::span<const float> decode_table_f32(const ScalarFormat& format);  // exact too: 16 bits or fewer fit f32
 

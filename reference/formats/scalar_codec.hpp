@@ -139,7 +139,8 @@ constexpr std::uint32_t encode_floating(const ScalarFormat& f, double x, const E
     } else if (R != Rounding::stochastic) {
       shift = 60;  // significand < 2^53: all of it is discarded, and it is less than half
     }
-    // `kept` has its leading bit in place for a normal number, so the sum carries into the exponent by itself.
+    // `kept` has its leading bit in place for a normal number, so the sum carries into the exponent by
+    // itself.
     code = (static_cast<std::uint64_t>(quantum_exponent + f.bias - 1) << f.fraction_bits) + kept;
     if (moves_away<R>(rest, shift, (code & 1U) != 0, negative, policy.seed, index)) ++code;
     if (code <= row_max_code(f)) {

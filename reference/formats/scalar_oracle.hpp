@@ -1,5 +1,6 @@
-// For tests: what encode() must return, by looking the number up in the sorted list of a format's values. It shares
-// nothing with the codec: values come from pow on the textbook formula, rounding from comparing with midpoints.
+// For tests: what encode() must return, by looking the number up in the sorted list of a format's values. It
+// shares nothing with the codec: values come from pow on the textbook formula, rounding from comparing with
+// midpoints.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,8 @@ class ScalarOracle {
   }  // magnitudes, one step beyond max_finite included
   std::size_t top() const { return values_.size() - 2; }  // index and code of max_finite
 
-  // x >= 0 finite; below = index of the largest value <= x, at most top() + 1. Negative x passes |x| and negative.
+  // x >= 0 finite; below = index of the largest value <= x, at most top() + 1. Negative x passes |x| and
+  // negative.
   std::uint32_t expected(double x, std::size_t below, bool negative, const EncodePolicy& policy,
                          std::uint64_t index) const {
     std::size_t chosen = below;

@@ -24,8 +24,8 @@ std::int64_t scale_index(ScaleAxis axis, const Axes& axes, std::int64_t index) n
 // The scale that a tensor of a scaled format stores for element `index`.
 float stored_scale(const Encoded& tensor, const Format& format, std::int64_t index);
 
-// The f32 scales that encode_tensor computes: absmax / scale_divisor of the finite elements that share one, 1 when
-// that is 0; in the shape of scale_shape().
+// The f32 scales that encode_tensor computes: absmax / scale_divisor of the finite elements that share one, 1
+// when that is 0; in the shape of scale_shape().
 std::vector<float> absmax_scales(const Format& format, const Shape& shape, std::span<const float> values);
 void encode_scaled(const Format& format, std::span<const float> values, std::span<const float> scales,
                    const EncodePolicy& policy, Encoded& into);

@@ -1,4 +1,5 @@
-// Scaled formats: the batch path against the codec's definition, and against itself under any number of threads.
+// Scaled formats: the batch path against the codec's definition, and against itself under any number of
+// threads.
 #include "reference/formats/scaled.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@
 namespace assay {
 namespace {
 
-// Around every rounding boundary of the element times `scale`: the f32 numbers on both sides of it and nearest to it.
+// Around every rounding boundary of the element times `scale`: the f32 numbers on both sides of it and
+// nearest to it.
 std::vector<float> boundaries(const ScalarFormat& element, float scale) {
   std::vector<float> values;
   const std::uint32_t codes = element.bits < 16 ? 1U << element.bits : 1U << 15;

@@ -30,12 +30,13 @@ struct Tq3Codebook {
 };
 const Tq3Codebook& tq3_codebook();
 
-// The level of (index 0..3, sign bit), in units of the scale: index 0, 1, 2, 3 = -c1, -c0, +c0, +c1, the sign adds or
-// takes the cell's spread. Centroids and spreads are rounded to f32 first, so a level is exact in f64.
+// The level of (index 0..3, sign bit), in units of the scale: index 0, 1, 2, 3 = -c1, -c0, +c0, +c1, the sign
+// adds or takes the cell's spread. Centroids and spreads are rounded to f32 first, so a level is exact in
+// f64.
 double tq3_level(const Tq3Layout& layout, unsigned index, bool positive_residual);
 
-// scale * level: the values before the inverse rotation, exact in f64. decode_range gives D H (these) / sqrt(32) per
-// block of 32. Same arguments and errors as decode_range; any other format is a bad_value.
+// scale * level: the values before the inverse rotation, exact in f64. decode_range gives D H (these) /
+// sqrt(32) per block of 32. Same arguments and errors as decode_range; any other format is a bad_value.
 void decode_range_rotated(const Encoded& tensor, std::int64_t first, std::span<double> out);
 
 }  // namespace assay

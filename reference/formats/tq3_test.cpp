@@ -65,9 +65,10 @@ TEST(Tq3, the_hadamard_core_is_its_own_inverse_up_to_the_number_of_points) {
 
 TEST(Tq3, gaussian_error_is_what_the_codebook_promises) {
   const std::vector<float> x = gaussian(32 * 4000, 3);
-  // For a normal variable: 2-bit Lloyd-Max leaves 1 - E[c^2] = 0.11748, and the sign takes E[spread^2] from it. A
-  // coordinate of a 32-vector scaled to its own norm has lighter tails than a normal one, so the error must come out
-  // smaller, above all the one with signs, where the tail is most of it; half of it would be another quantiser.
+  // For a normal variable: 2-bit Lloyd-Max leaves 1 - E[c^2] = 0.11748, and the sign takes E[spread^2] from
+  // it. A coordinate of a 32-vector scaled to its own norm has lighter tails than a normal one, so the error
+  // must come out smaller, above all the one with signs, where the tail is most of it; half of it would be
+  // another quantiser.
   const Tq3Codebook& book = tq3_codebook();
   const double inner = std::erf(book.threshold / std::sqrt(2.0));
   const auto expected = [&](double a, double b) { return inner * a * a + (1 - inner) * b * b; };

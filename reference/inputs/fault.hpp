@@ -1,7 +1,9 @@
 // Faults: what a case does to its inputs after the fill, and what a correct kernel owes then.
 //
-//   input       Kernel and reference see the same faulted input. A correct kernel passes, by the fault's requirement.
-//   corruption  Only the kernel sees the corrupted bytes; the reference keeps the clean ones. A correct kernel
+//   input       Kernel and reference see the same faulted input. A correct kernel passes, by the fault's
+//   requirement.
+//   corruption  Only the kernel sees the corrupted bytes; the reference keeps the clean ones. A correct
+//   kernel
 //               computes faithfully from what it was given, so the verdict on its outputs must be `wrong`:
 //               the run is green when the corruption is CAUGHT. One that would move the outputs beyond all
 //               limits and yet is not noticed is `missed`; one that cannot move them is `distrust`.
@@ -24,8 +26,8 @@ constexpr std::string_view to_string(FaultKind k) { return k == FaultKind::input
 enum class Requirement : std::uint8_t {
   // Saturate, propagate: the reference's verdict on the faulted inputs is all.
   judge,
-  // As judge, and each element whose truth stays finite has the bits that it has without the fault; at least one
-  // element is not finite, and at least one is.
+  // As judge, and each element whose truth stays finite has the bits that it has without the fault; at least
+  // one element is not finite, and at least one is.
   contain,
   // As judge, and every element has the bits that it has without the fault.
   conceal,

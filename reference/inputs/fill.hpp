@@ -28,8 +28,9 @@ struct Fill {
   std::string_view op;     // the op whose tensors it knows; "" for any op
   std::string_view shows;  // one line: what a wrong kernel cannot hide under it
   void (*make)(const FillRequest&, Values&);
-  // Of how many terms of one sum, lost together, the limits show the loss in every output, where each limit is at most `loosest` of
-  // its value; none where no number of them is certain to show. Empty: nothing is derived for the fill.
+  // Of how many terms of one sum, lost together, the limits show the loss in every output, where each limit
+  // is at most `loosest` of its value; none where no number of them is certain to show. Empty: nothing is
+  // derived for the fill.
   std::optional<std::int64_t> (*terms_seen)(const Attributes&, double loosest) = nullptr;
 };
 

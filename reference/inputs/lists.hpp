@@ -1,5 +1,5 @@
-// The fills and faults that a program knows. The harness is handed them by the program that links everything, so
-// that it knows none by name and depends on no list.
+// The fills and faults that a program knows. The harness is handed them by the program that links everything,
+// so that it knows none by name and depends on no list.
 #pragma once
 
 #include <span>

@@ -109,7 +109,8 @@ class BlockMoves {
                            : size == farthest ? std::max(own[i], moved_by)
                                               : own[i] + moved_by;
       limit[i] = apart + rule(Rule::block_step, own[i] > 0 ? own[i] * by : 0);
-      // By more than an ulp of f16 a scale changes where another element is the extreme: other signs, other codes.
+      // By more than an ulp of f16 a scale changes where another element is the extreme: other signs, other
+      // codes.
       if (by > 2 * kUlpF16) limit[i] = std::max(limit[i], own[i] + by_first);
     }
     add_shifted(limit);
@@ -163,7 +164,8 @@ class BlockMoves {
     });
     return kept;
   }
-  // Of elements half-way between two codes under a scale that is known, limit 0, or a step: see the head of admissible.hpp.
+  // Of elements half-way between two codes under a scale that is known, limit 0, or a step: see the head of
+  // admissible.hpp.
   void decide_ties(std::vector<double>& limit) const {
     const ScalarFormat* const element = to_.name == "mxfp8"             ? &scalar_format("e4m3fn")
                                         : to_.name == "mxfp8_e5m2"      ? &scalar_format("e5m2")
@@ -227,8 +229,8 @@ class BlockMoves {
     return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
   }
 
-  // Every element of `x`, which are the elements of the blocks `of`, is moved alone, from its own value, or by an ulp from where it
-  // is; see(element, position that moved, change from `base`).
+  // Every element of `x`, which are the elements of the blocks `of`, is moved alone, from its own value, or
+  // by an ulp from where it is; see(element, position that moved, change from `base`).
   template <typename See>
   void for_each_move(std::vector<float> x, const std::vector<double>& base,
                      const std::vector<std::size_t>& of, See see, bool by_an_ulp = false) const {
@@ -280,7 +282,8 @@ class BlockMoves {
           some.push_back(x[i]), base.push_back(value_[i]);
       }
       if (of.empty()) return;
-      // By an ulp: which of several extremes is taken is another question than what a kernel's scale of it is.
+      // By an ulp: which of several extremes is taken is another question than what a kernel's scale of it
+      // is.
       for (const bool by_an_ulp : {false, true})
         for_each_move(
             some, base, of,
@@ -292,8 +295,8 @@ class BlockMoves {
     });
   }
 
-  // By how much of itself a block's scale changes, as its element shows that is farthest from the least number,
-  // or from 0, and how far that is.
+  // By how much of itself a block's scale changes, as its element shows that is farthest from the least
+  // number, or from 0, and how far that is.
   struct ScaleChange {
     double by = 0, farthest = 0;
   };
@@ -342,7 +345,8 @@ void check_rounding(const Format& to, const Contract& contract) {
         InputErrorKind::bad_value,
         fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
                     to.name));
-  // Nor of words that these formats' own rules do not have. nvfp4's, OCP MX's elements have subnormal codes, integers none.
+  // Nor of words that these formats' own rules do not have. nvfp4's, OCP MX's elements have subnormal codes,
+  // integers none.
   const bool has_subnormals = to.name.starts_with("mx") || to.name.starts_with("nvfp4");
   if (to.kind != FormatKind::block || groups) return;
   for (const auto& [word, usual, applies] : {std::tuple{"quotient", "f32", true},
@@ -377,7 +381,8 @@ EncodePolicy quantise_policy(const Contract& contract) {
 
 namespace {
 
-// Blocks in which something else stands for what is not finite: 0, or in a format with a minimum a finite element.
+// Blocks in which something else stands for what is not finite: 0, or in a format with a minimum a finite
+// element.
 std::vector<float> finite_alone(const Format& to, std::span<const float> values) {
   std::vector<float> x(values.begin(), values.end());
   const bool has_minimum = to.name == "q4_1" || to.name == "q5_1";

@@ -1,12 +1,13 @@
 // Quantisers of numbers that are not exact: each x somewhere in [low, high], on its own.
 //
-// Scaled formats. absmax is somewhere in [largest least |x|, largest most |x|], and with it every admissible scale s between the
-// least of the lower end's and the largest of the upper end's; codes are monotone in x and in the scale, so they lie between
-// the least and the largest of the codes at the ends; a stored number is such a code times such a scale:
+// Scaled formats. absmax is somewhere in [largest least |x|, largest most |x|], and with it every admissible
+// scale s between the least of the lower end's and the largest of the upper end's; codes are monotone in x
+// and in the scale, so they lie between the least and the largest of the codes at the ends; a stored number
+// is such a code times such a scale:
 //   limit = the largest |c s - value| over both ends of c and of s,  value of the middle numbers.
-// Scalar formats: between the codes of both ends. Block formats: every move is by the radius besides (admissible.hpp). nvfp4:
-// the largest relative radius r moves A, a and x. int4 of FP8: e is between the ends under any scale_2. Searched formats: nothing is
-// claimed.
+// Scalar formats: between the codes of both ends. Block formats: every move is by the radius besides
+// (admissible.hpp). nvfp4: the largest relative radius r moves A, a and x. int4 of FP8: e is between the ends
+// under any scale_2. Searched formats: nothing is claimed.
 #include <algorithm>
 #include <cmath>
 

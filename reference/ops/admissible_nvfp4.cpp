@@ -1,22 +1,26 @@
-// What a quantiser to nvfp4 may leave behind. A: absmax of the tensor, a: of a block, both over finite elements.
+// What a quantiser to nvfp4 may leave behind. A: absmax of the tensor, a: of a block, both over finite
+// elements.
 //
 //   g = 2688 / A                       1 where A is 0
 //   s = e4m3fn(a g / 6)                to nearest even, saturating
 //   c = e2m1(x g / s)                  as `round` says; 0 where s is 0
 //   value = c s / g
 //
-// A kernel has g, a g / 6 and x g / s within 8 roundings of f32 (2^-21) of the real numbers: by division, by reciprocals, or with
-// g made of A / 2688. s is then one of two neighbours at most, c for each s one of two, and the value is within 2^-21 of c s / g;
-// all of them are admitted together, since a block scale on the boundary and another last bit of g come together as well as alone.
+// A kernel has g, a g / 6 and x g / s within 8 roundings of f32 (2^-21) of the real numbers: by division, by
+// reciprocals, or with g made of A / 2688. s is then one of two neighbours at most, c for each s one of two,
+// and the value is within 2^-21 of c s / g; all of them are admitted together, since a block scale on the
+// boundary and another last bit of g come together as well as alone.
 //
-// Ties are decided where every way finds the same g, a power of two, and s is one: with A = 2688 and a = 6 both are 1, and 2.5 g / s
-// is 2.5 in any order of its products and quotients, whose code is 2. ties=any: either neighbour, as everywhere else.
+// Ties are decided where every way finds the same g, a power of two, and s is one: with A = 2688 and a = 6
+// both are 1, and 2.5 g / s is 2.5 in any order of its products and quotients, whose code is 2. ties=any:
+// either neighbour, as everywhere else.
 //
 // Numbers that are within a relative r themselves (requantize) move A, a and x: 2 r more.
 //
-// Nothing is claimed where g exceeds 2^125, for 1 / g is subnormal there; of a block where s / g is below 2^-125, for kernels
-// that multiply by the reciprocal of that find it subnormal, which a fast reciprocal reads as 0, or Inf; nor, under absmax=any, of a tensor with an element that is
-// not finite: A may be NaN, or Inf, which makes g 0.
+// Nothing is claimed where g exceeds 2^125, for 1 / g is subnormal there; of a block where s / g is below
+// 2^-125, for kernels that multiply by the reciprocal of that find it subnormal, which a fast reciprocal
+// reads as 0, or Inf; nor, under absmax=any, of a tensor with an element that is not finite: A may be NaN, or
+// Inf, which makes g 0.
 #include <algorithm>
 #include <array>
 #include <cmath>

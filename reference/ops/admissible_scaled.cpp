@@ -1,4 +1,5 @@
-// Scaled formats: every scale, every quotient and every code that the contract admits, computed as kernels do.
+// Scaled formats: every scale, every quotient and every code that the contract admits, computed as kernels
+// do.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -32,7 +33,8 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
     throw InputError(InputErrorKind::bad_value, "scale_ulp: a whole number of 0..8 is allowed");
   const std::string_view how = contract.text("scale"), format = contract.text("scale_format");
   const std::string_view from = contract.text("code_scale");
-  // The f32 quotient of two f32 numbers is that of f64 rounded (53 >= 2 24 + 2 bits); a divisor in f64 is met by one of f64.
+  // The f32 quotient of two f32 numbers is that of f64 rounded (53 >= 2 24 + 2 bits); a divisor in f64 is met
+  // by one of f64.
   const auto multiplier = static_cast<float>(divisor / absmax);
   std::vector<AdmissibleScale> list;
   const auto admit = [&](float exact) {
@@ -146,8 +148,8 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
     return;
   }
   const std::vector<char> undefined = groups_not_finite(to, shape, values);
-  // Undefined, the scale included: any number, or NaN under a scale that no decoder takes. A NaN of the element's own is NaN under
-  // every scale.
+  // Undefined, the scale included: any number, or NaN under a scale that no decoder takes. A NaN of the
+  // element's own is NaN under every scale.
   const Coder coder(to, contract);
   const bool holds_nan = coder.policy().nan == NanPolicy::propagate && has_nan(coder.element());
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -1,26 +1,35 @@
-// Formats whose scales are searched for (q3_K, q6_K, iq4_xs): no quantiser is the right one, and this is what all of them keep to.
-// Of a group x_i with its signed extreme X, codes C (far: the one of largest magnitude, with its sign), weights w_i = x_i^2:
+// Formats whose scales are searched for (q3_K, q6_K, iq4_xs): no quantiser is the right one, and this is what
+// all of them keep to. Of a group x_i with its signed extreme X, codes C (far: the one of largest magnitude,
+// with its sign), weights w_i = x_i^2:
 //   1. The search begins at the plain step s0 = X / far, each code the nearest to x_i / s0.
-//   2. It ends at a step s, of either sign, |s| <= 2 |s0|, whose E(s) = sum w_i (x_i - s c_i)^2 is at most E(s0) + 2^-15 sum w_i x_i^2,
+//   2. It ends at a step s, of either sign, |s| <= 2 |s0|, whose E(s) = sum w_i (x_i - s c_i)^2 is at most
+//   E(s0) + 2^-15 sum w_i x_i^2,
 //      whatever codes it took: no greater, but for what comparing in f32 loses.
-//   3. d = the largest |s| of the block / T or / (T + 1), T the largest integer scale, is stored as f16; each group's integer is
+//   3. d = the largest |s| of the block / T or / (T + 1), T the largest integer scale, is stored as f16; each
+//   group's integer is
 //      the nearest to s / d, clamped.
 //   4. Each code is the nearest to x_i / (d integer), d as stored or as it was before.
 //
 // Limit, value x_i. With e(x, s) = min over c in C of |x - s c|, E(s) >= sum w_i e(x_i, s)^2; so s lies in
 //   S = {s: |s| <= 2 |s0|, sum w_i e(x_i, s)^2 <= E(s0) + 2^-15 sum w_i x_i^2}.
-// The last term is a part of the rule, like |s| <= 2 |s0|, and f32 keeps to it: in u sum w_i x_i^2, a score P^2 / Q of the two sums P =
-// sum w x c and Q = sum w c^2 over n <= 32 elements is within 3 (n + 2), so that of two scores one may be 6 (n + 2) = 204 worse than it
-// seems, and 4 more for each step that is taken between them; E in three sums within 4 (n + 2), 272 of two; where P and Q are kept
-// running (q3_K, n = 16: 108), an update that is taken rounds each twice, 6, so up to 67 of them whatever way they round. 2^-15 is 512.
-// e is a minimum of functions |x - s c|, so over a cell of half width h around s it changes by at most h |c|,
-// |c| <= min(|far|, |x| / least |s| + gap), gap the widest distance of a number from a code between two of them (1 for integers, 12 for the
-// codebook). Cells in which the least of E is above the bound are left out, others are halved until they are narrow.
+// The last term is a part of the rule, like |s| <= 2 |s0|, and f32 keeps to it: in u sum w_i x_i^2, a score
+// P^2 / Q of the two sums P = sum w x c and Q = sum w c^2 over n <= 32 elements is within 3 (n + 2), so that
+// of two scores one may be 6 (n + 2) = 204 worse than it seems, and 4 more for each step that is taken
+// between them; E in three sums within 4 (n + 2), 272 of two; where P and Q are kept running (q3_K, n = 16:
+// 108), an update that is taken rounds each twice, 6, so up to 67 of them whatever way they round. 2^-15 is
+// 512. e is a minimum of functions |x - s c|, so over a cell of half width h around s it changes by at most h
+// |c|,
+// |c| <= min(|far|, |x| / least |s| + gap), gap the widest distance of a number from a code between two of
+// them (1 for integers, 12 for the codebook). Cells in which the least of E is above the bound are left out,
+// others are halved until they are narrow.
 //   With D = sup |S of any group| / T, the step that is stored is s + t:
-//   |t| <= D / 2 (D for a group that may need the integer T + 1, when the sign is against it) + (sup |S| + D) 2^-11 + (T + 1) 2^-25,
-// the last two by d's rounding to f16, normal or subnormal. So |output - x_i| <= max e(x_i, s + t), and where the code was chosen before d
-// was rounded, (|x_i| + e) 2^-11 + |far| (T + 1) 2^-25 more; x / s in f32 is within 2^-22 |x_i|.
-//   A group below 2^-40, whose sums underflow in f32: |s| <= 2 |s0| is all that is taken. A block with a number that is not
+//   |t| <= D / 2 (D for a group that may need the integer T + 1, when the sign is against it) + (sup |S| + D)
+//   2^-11 + (T + 1) 2^-25,
+// the last two by d's rounding to f16, normal or subnormal. So |output - x_i| <= max e(x_i, s + t), and where
+// the code was chosen before d was rounded, (|x_i| + e) 2^-11 + |far| (T + 1) 2^-25 more; x / s in f32 is
+// within 2^-22 |x_i|.
+//   A group below 2^-40, whose sums underflow in f32: |s| <= 2 |s0| is all that is taken. A block with a
+//   number that is not
 // finite, or whose d may exceed the largest f16: nothing is claimed. A group of zeros stores zeros: limit 0.
 #include <algorithm>
 #include <cmath>
@@ -51,7 +60,8 @@ class Codes {
       : search_(search), far_(std::abs(search.far_code)), gap_(search.entries.empty() ? 1 : 12) {}
 
   double far() const { return far_; }
-  // A cell is no wider than this part of the plain step, or of its own place: e changes by less than a sixteenth of the distance of codes.
+  // A cell is no wider than this part of the plain step, or of its own place: e changes by less than a
+  // sixteenth of the distance of codes.
   double part() const { return gap_ / (8 * far_); }
   // e(x, s).
   double distance(double x, double s) const {
@@ -69,7 +79,8 @@ class Codes {
       nearest = std::min(nearest, std::fabs(x - s * double{*(above - 1)}));
     return nearest;
   }
-  // The most that e(x, .) changes from the middle of the cell to another place of it; the cell does not hold 0.
+  // The most that e(x, .) changes from the middle of the cell to another place of it; the cell does not hold
+  // 0.
   double variation(double x, const Cell& cell) const {
     const double least = std::min(std::fabs(cell.low), std::fabs(cell.high));
     return (cell.high - cell.low) / 2 * std::min(far_, std::fabs(x) / least + gap_);
@@ -111,7 +122,8 @@ class Steps {
       } else {
         for (const double sign : {-1.0, 1.0}) search(sign, plain_ / 4, 2 * plain_);
       }
-      // A step below a quarter of the plain one reaches no farther than a quarter of the extreme, and is left out by E as well as any.
+      // A step below a quarter of the plain one reaches no farther than a quarter of the extreme, and is left
+      // out by E as well as any.
       if (rule(Rule::search_step, 1) > 0 &&
           (least_error(-1, {0, plain_ / 4}) <= bound_ || least_error(1, {0, plain_ / 4}) <= bound_))
         cells.push_back({-plain_ / 4, plain_ / 4});

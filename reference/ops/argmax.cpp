@@ -1,9 +1,10 @@
 // argmax: y[r] = the index of the largest x[r,:], by the loop that kernels run:
 //   best = 0; for i: if (x[i] > x[best]) best = i
 // so the first of equal maxima wins, a NaN never replaces anything, and a NaN at index 0 is never replaced: a
-// row of NaN logits gives 0, the token "!" of GPT-2's vocabulary. That is nan=loses; nan=wins is a kernel to which a NaN is the
-// maximum, as to PyTorch's argmax: the index of the first. checked=yes reports the first NaN at i as -(i + 1) instead.
-// x[rows,cols] dtype -> y[rows] int32. Every input is in the domain. Exact: limit 0.
+// row of NaN logits gives 0, the token "!" of GPT-2's vocabulary. That is nan=loses; nan=wins is a kernel to
+// which a NaN is the maximum, as to PyTorch's argmax: the index of the first. checked=yes reports the first
+// NaN at i as -(i + 1) instead. x[rows,cols] dtype -> y[rows] int32. Every input is in the domain. Exact:
+// limit 0.
 #include <array>
 #include <cmath>
 

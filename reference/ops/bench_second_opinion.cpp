@@ -17,7 +17,8 @@ constexpr double kOneIn = 1e-4;      // the rate that the second opinion is cali
 
 using Columns = std::vector<double>;  // one number of each column; every one a number of the accumulator
 
-// One operation of the accumulator for all columns. f32 is the machine's own; narrower sums are rounded once from the exact one.
+// One operation of the accumulator for all columns. f32 is the machine's own; narrower sums are rounded once
+// from the exact one.
 struct Sums {
   Precision precision;
   bool fused;

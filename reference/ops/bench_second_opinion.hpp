@@ -1,5 +1,6 @@
-// The second opinion calibrated on kernels that are right: dot products in honest arithmetic and every usual order, each output's
-// error against its likely limit. Measured by `bench_reference second_opinion`; reports/results/second_opinion.md.
+// The second opinion calibrated on kernels that are right: dot products in honest arithmetic and every usual
+// order, each output's error against its likely limit. Measured by `bench_reference second_opinion`;
+// reports/results/second_opinion.md.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,8 @@ std::map<std::string, std::string> words_of(const std::string& text) {
   return given;
 }
 
-// The needle lies at a third of the keys: the key of each KV head is the first query row of its first head, scaled to a logit of
-// 2 log(keys), and its value is 1 in every coordinate.
+// The needle lies at a third of the keys: the key of each KV head is the first query row of its first head,
+// scaled to a logit of 2 log(keys), and its value is 1 in every coordinate.
 void aim(const Attributes& a, std::map<std::string, std::vector<float>>& values) {
   const auto d = static_cast<std::size_t>(a.integer("d")), keys = static_cast<std::size_t>(a.integer("len"));
   const auto heads = static_cast<std::size_t>(a.integer("heads"));

@@ -1,5 +1,5 @@
-// How small an error the limits show, for what an engine's kernels can declare of themselves: the rows of the table in
-// reports/results/sharpness.md, measured by bench_reference.
+// How small an error the limits show, for what an engine's kernels can declare of themselves: the rows of the
+// table in reports/results/sharpness.md, measured by bench_reference.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct SharpnessFigure {
 };
 
 SharpnessFigure measure_sharpness(const SharpnessRow& row);
-// One row after the other. longest: rows whose tensors have more than so many elements are left out. only: rows of this op, ""
-// for all.
+// One row after the other. longest: rows whose tensors have more than so many elements are left out. only:
+// rows of this op, "" for all.
 void measure_sharpness(double longest, const std::string& only,
                        const std::function<void(const SharpnessFigure&)>& each);
 

@@ -5,7 +5,8 @@
 namespace assay {
 namespace {
 
-// A FlashAttention-2 kernel: tiles of 64 keys one after the other, f32 sums, weights rounded to bf16 for the second product.
+// A FlashAttention-2 kernel: tiles of 64 keys one after the other, f32 sums, weights rounded to bf16 for the
+// second product.
 constexpr const char* kTiles =
     "qk=f32 qk_order=lanes:32 pv=f32 tile=64 promote=64 p=bf16 order=tiles rowsum_order=lanes:4 "
     "scaling=scores tiles=aligned";

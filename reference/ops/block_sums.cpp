@@ -54,7 +54,8 @@ BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
                                             minima.begin() + static_cast<std::ptrdiff_t>(first + kBlock),
                                             [&](double m) { return m == minima[first]; });
     if (of_values && is_one) {
-      // 32 terms in any order, two roundings of each where it was decoded; our own sums in f64 are off by less than 2^-20 of that.
+      // 32 terms in any order, two roundings of each where it was decoded; our own sums in f64 are off by
+      // less than 2^-20 of that.
       const double gamma_x = gamma_n(kBlock + 2, u) * (1 + 0x1p-20);
       double of_x = 0, of_codes = 0, absolute = 0;
       for (std::size_t i = first; i < first + kBlock; ++i) {

@@ -31,7 +31,8 @@ struct Product {
       for (std::size_t i = first; i < first + block; ++i) codes[i] = std::nearbyint(a[i] / d) * stored;
     }
   }
-  // sum a w, and of each block m (s - sum a): s is the sum of the block `shift` behind it, in f16 where a block has 32.
+  // sum a w, and of each block m (s - sum a): s is the sum of the block `shift` behind it, in f16 where a
+  // block has 32.
   std::vector<double> kernel(const Values& x, std::size_t shift, double fault = 1) const {
     return kernel(x, x, shift, fault);
   }
@@ -58,8 +59,8 @@ struct Product {
   }
 };
 
-// What a stored sum in f16 does to the minima is within the limit; a sum of another block is not, and nor are activations that were
-// not quantised.
+// What a stored sum in f16 does to the minima is within the limit; a sum of another block is not, and nor are
+// activations that were not quantised.
 TEST(BlockSums, ggml_weights_times_activations_quantised_with_their_sums) {
   const std::pair<const char*, const char*> pairs[] = {
       {"q4_0", "q8_1"}, {"q5_0", "q8_1"}, {"q4_1", "q8_1"}, {"q5_1", "q8_1"}, {"q2_K", "q8_K"},

@@ -101,7 +101,8 @@ TEST(BoundsOfProducts, of_a_unit_under_ftz_may_lose_a_subnormal_block) {
   expect_caught(c.truth(flushing), lost);
 }
 
-// One scale that may be flushed, and behind it products that overflow: what follows an undecided operand counts in full.
+// One scale that may be flushed, and behind it products that overflow: what follows an undecided operand
+// counts in full.
 TEST(BoundsOfProducts, of_blocks_behind_one_that_may_be_flushed_overflow_as_before) {
   OpCase c = product(64, "mxfp8", "blocks");
   Values a(64, 1), b(64, 0x1p120F);

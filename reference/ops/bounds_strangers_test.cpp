@@ -1,4 +1,5 @@
-// Correct kernels with which people who knew the manual alone broke limits, each beside a wrong one that stays caught.
+// Correct kernels with which people who knew the manual alone broke limits, each beside a wrong one that
+// stays caught.
 #include <cmath>
 
 #include "reference/ops/op_testing.hpp"

@@ -89,7 +89,8 @@ void Coder::each(float x, const AdmissibleScale& s, const std::function<void(dou
     admit(quotient);
     admit(quotient * (1 - error_));
     admit(quotient * (1 + error_));
-    // Where a reciprocal leaves the range of f32 no relative error holds, and the operations themselves decide.
+    // Where a reciprocal leaves the range of f32 no relative error holds, and the operations themselves
+    // decide.
     if (rule(Rule::quotient_range, 1) == 0) return;
     admit(x * (1.0F / s.divisor));
     if (code_scale_ != "stored" || s.stored == s.divisor) admit(x * s.multiplier);

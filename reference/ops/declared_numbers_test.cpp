@@ -1,4 +1,5 @@
-// No number that a contract declares sizes what the judge does: each as large as may be said, beside the same contract without it.
+// No number that a contract declares sizes what the judge does: each as large as may be said, beside the same
+// contract without it.
 #include <sys/resource.h>
 
 #include <new>

@@ -11,8 +11,8 @@
 namespace assay {
 namespace {
 
-// tq3_0: what a number's 32 products may lose, in units of `tiny`, where a block's norm is below so many smallest normals; and the
-// partial sums that it is made of. The header derives them.
+// tq3_0: what a number's 32 products may lose, in units of `tiny`, where a block's norm is below so many
+// smallest normals; and the partial sums that it is made of. The header derives them.
 constexpr double kRotatedProducts = 92, kNormalAbove = 280, kRotatedSums = 30;
 
 // What the products of one term's factors may lose.
@@ -23,8 +23,8 @@ struct Losses {
   bool open = false;     // nothing is known
 };
 
-// Factors of a term; `made` tells one that the kernel makes itself (a reciprocal), by an operation of its own. Factors of 1
-// are none: to multiply by them is exact.
+// Factors of a term; `made` tells one that the kernel makes itself (a reciprocal), by an operation of its
+// own. Factors of 1 are none: to multiply by them is exact.
 struct Term {
   std::array<double, 3> f;
   std::array<bool, 3> made;
@@ -127,7 +127,8 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
     double& error = all[i].error;
     const bool is_zero = !rotated && product == 0 && minimum == 0;  // of a code of 0, whatever is rounded
     if (roundings_ > 1 && !is_zero) {
-      // Rounded before they cancel, where a product is no number of the type; the last rounding is of the difference.
+      // Rounded before they cancel, where a product is no number of the type; the last rounding is of the
+      // difference.
       const double before = minimum == 0 || !(a.inexact || b.inexact)
                                 ? 0
                                 : gamma_n(roundings_ - 1, mid_.unit) * (product + minimum);

@@ -1,5 +1,5 @@
-// Decoding: kernels within their contract whose scales underflow, cancel or are flushed, each simulated in plain arithmetic, and
-// beside each a wrong one near it.
+// Decoding: kernels within their contract whose scales underflow, cancel or are flushed, each simulated in
+// plain arithmetic, and beside each a wrong one near it.
 #include "reference/formats/rotation.hpp"
 #include "reference/formats/tq3.hpp"
 #include "reference/ops/quantised_testing.hpp"
@@ -87,7 +87,8 @@ TEST(DequantisedBounds, products_of_q4_K_are_rounded_before_they_cancel) {
   attack("dequantise q4_K", c.truth("mid=f16 roundings=4"), within, wrong);
 }
 
-// The levels, their product with d, five stages of sums and the product with 1 / sqrt(32), each in f16: seven roundings.
+// The levels, their product with d, five stages of sums and the product with 1 / sqrt(32), each in f16: seven
+// roundings.
 TEST(DequantisedBounds, a_rotated_number_is_a_sum_that_cancels) {
   double worst = 0, of_wrong = 1e9;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -4,18 +4,21 @@
 // Domain. Every code; scales as decode_tensor takes them (a separate f32 scale that is negative, NaN or
 // infinite is refused). NaN codes give NaN, infinite ones that infinity.
 //
-// Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k times in
-// `mid` on the way from code and scale to the number it stores.
+// Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k
+// times in `mid` on the way from code and scale to the number it stores.
 //   k = 0  (or a scalar format) nothing is rounded before the store
-//   k = 1  one correctly rounded product, quotient or difference of exact numbers: the nearest `mid` number to w
-//   k > 1  in any order: w - e to w + e, e = gamma_k of what is added, and what underflows times the other factors
+//   k = 1  one correctly rounded product, quotient or difference of exact numbers: the nearest `mid` number
+//   to w
+//   k > 1  in any order: w - e to w + e, e = gamma_k of what is added, and what underflows times the other
+//   factors
 //          (multiplication by a rounded reciprocal: 2; d sc q - dmin m: 4)
-// With ftz=yes a stored scale below the smallest normal number of `mid` is read as 0. decoding.hpp derives all of that.
-// scale_format=f16|bf16: an f32 scale of a scaled format is rounded to that before it multiplies, and w becomes
-// code * rd(scale), as exact as w was (under ftz=yes 0 too where the scale is below that format's smallest normal number); the value stays w. Rounding the scale before, or the product after: both are said.
-// Formats with a minimum (q4_1, q5_1, q2_K, q4_K, q5_K): both products are exact in f32 (24 bits at most), so k = 1 there too; in a
-// narrower mid they are rounded before they cancel, which k > 1 pays for.
-// Then the store: limit 0 wherever no rounding boundary lies in between.
+// With ftz=yes a stored scale below the smallest normal number of `mid` is read as 0. decoding.hpp derives
+// all of that. scale_format=f16|bf16: an f32 scale of a scaled format is rounded to that before it
+// multiplies, and w becomes code * rd(scale), as exact as w was (under ftz=yes 0 too where the scale is below
+// that format's smallest normal number); the value stays w. Rounding the scale before, or the product after:
+// both are said. Formats with a minimum (q4_1, q5_1, q2_K, q4_K, q5_K): both products are exact in f32 (24
+// bits at most), so k = 1 there too; in a narrower mid they are rounded before they cancel, which k > 1 pays
+// for. Then the store: limit 0 wherever no rounding boundary lies in between.
 #include <algorithm>
 #include <array>
 #include <cmath>

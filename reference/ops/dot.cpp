@@ -97,9 +97,10 @@ const MatrixUnit* Dot::replayable() const {
   return known && order_ == Order::sequential ? acc_.unit : nullptr;
 }
 
-// Operands below the smallest normal of their type, each with its partner; and of every product and every sum (of a unit: block,
-// promotion, addition of parts) as much as the smallest normal of its own. What cannot be that small is not flushed: no operand
-// is below min_abs, no product below the product of both, and no sum below lsb, of which all of them are multiples.
+// Operands below the smallest normal of their type, each with its partner; and of every product and every sum
+// (of a unit: block, promotion, addition of parts) as much as the smallest normal of its own. What cannot be
+// that small is not flushed: no operand is below min_abs, no product below the product of both, and no sum
+// below lsb, of which all of them are multiples.
 double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
   if (!flush_) return 0;
   const double n = static_cast<double>(a.center.size());
@@ -149,8 +150,8 @@ double Dot::sequential_error(const OperandRow& a, const OperandRow& b, double ab
     partial += p;
     absolute += std::fabs(partial);
   }
-  // Unfolded, E_n <= sum_k (e_p (1 + u) + u (|s_k| + R)) (1 + u)^(n - k), and (1 + u)^n <= e^(n u). The s_k of this loop
-  // are themselves off by at most n u64 sum|a b|.
+  // Unfolded, E_n <= sum_k (e_p (1 + u) + u (|s_k| + R)) (1 + u)^(n - k), and (1 + u)^n <= e^(n u). The s_k
+  // of this loop are themselves off by at most n u64 sum|a b|.
   const double count = static_cast<double>(n);
   const double each = product * abs_sum * (1 + u) + (count * eta + flushed) * (2 + u) +
                       u * (absolute + count * (undecided + count * kUnit64 * abs_sum));
@@ -197,10 +198,10 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
 
 namespace {
 
-// What the products of an epilogue may lose. A sum of magnitude `most` (0: of a sum that may be anything below it) and scales that
-// multiply it are brought together in any order: each product of some of them, P, is off by min(eta, |P|) where it may be below the
-// normal numbers, times the other factors, R; a stored scale that is flushed is 0. One that may overflow makes Inf, or NaN of a
-// sum of 0: +Inf.
+// What the products of an epilogue may lose. A sum of magnitude `most` (0: of a sum that may be anything
+// below it) and scales that multiply it are brought together in any order: each product of some of them, P,
+// is off by min(eta, |P|) where it may be below the normal numbers, times the other factors, R; a stored
+// scale that is flushed is 0. One that may overflow makes Inf, or NaN of a sum of 0: +Inf.
 struct ScaleFactors {
   std::array<double, 5> f{};
   std::size_t count = 1;  // f[0]: the sum
@@ -253,8 +254,8 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
       factors.add(row == &a ? left : right);
   }
   double lost = scaling_loss(factors, flush_, f32.max_finite);
-  // The reciprocals of both, or of their product: one that overflows makes 0 of the sum, one that underflows Inf of a scale, and NaN
-  // of a sum of 0.
+  // The reciprocals of both, or of their product: one that overflows makes 0 of the sum, one that underflows
+  // Inf of a scale, and NaN of a sum of 0.
   if (a.scale_divides || b.scale_divides) {
     const double divisors = 1 / (std::fabs(scale) * (1 + 0x1p-20));
     for (const double divisor :

@@ -5,21 +5,28 @@
 // Kernel: c s_a s_b, c = sum a'_k b'_k of the operands (operand.hpp), within the sum of
 //   R = sum (|a'| + r_a)(|b'| + r_b) - sum |a'||b'|: operands that are not decided;
 //   D, the accumulation:
-//     0            when every product and partial sum is a multiple of lsb(a) lsb(b) below 2^p, whatever the order
+//     0            when every product and partial sum is a multiple of lsb(a) lsb(b) below 2^p, whatever the
+//     order
 //                  (exactness by inspection), and for i32 below 2^31
-//     sequential   of a floating accumulator: the running bound on the partial sums themselves. With s_k the exact ones
-//                  and E_k the error after k terms, one product rounding (none where p_a + p_b <= p bits hold every
+//     sequential   of a floating accumulator: the running bound on the partial sums themselves. With s_k the
+//     exact ones
+//                  and E_k the error after k terms, one product rounding (none where p_a + p_b <= p bits hold
+//                  every
 //                  product) and one addition make
 //                    E_k <= E_{k-1} + e_p + u (|s_k| + R + E_{k-1} + e_p),  e_p = u |p_k| + eta
 //     else         dot_bound of arithmetic/dot_bound.hpp for the height of the declared order
-//   the epilogue, when there are scales: `epilogue_roundings` relative roundings in f32 (conversion of i32, the two
-//   scales), and the relative error of a scale that the kernel computed itself. The sum and the scales (two of them of an
-//   int4_ch_tensor) are multiplied in any order: each product P of some of them that underflows is off by min(eta, |P|), times the
+//   the epilogue, when there are scales: `epilogue_roundings` relative roundings in f32 (conversion of i32,
+//   the two
+//   scales), and the relative error of a scale that the kernel computed itself. The sum and the scales (two
+//   of them of an
+//   int4_ch_tensor) are multiplied in any order: each product P of some of them that underflows is off by
+//   min(eta, |P|), times the
 //   other factors; where one may overflow nothing is claimed, of a sum of 0 neither, for 0 Inf is NaN.
-// A matrix unit under order=sequential is not bounded but replayed (products.hpp): c is then known in every bit.
-// An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
+// A matrix unit under order=sequential is not bounded but replayed (products.hpp): c is then known in every
+// bit. An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
 //
-// With numbers, k = 4096 unit gaussians (sum|a b| = 2600, |c| = 43 in the middle) in bf16, acc=f32, as limit / |c|:
+// With numbers, k = 4096 unit gaussians (sum|a b| = 2600, |c| = 43 in the middle) in bf16, acc=f32, as limit
+// / |c|:
 //   any          gamma_4095 sum|a b|                    0.63      1.5 %
 //   sequential   u sum_k |s_k|                          0.0085    0.02 %
 //   lanes:32     gamma_132 sum|a b|                     0.020     0.05 %
@@ -67,14 +74,15 @@ struct DotResult {
 
 class Dot {
  public:
-  // product_bits: of the longest product of two operands, where their elements do not tell it (scales of blocks multiply them).
-  // Throws InputError bad_value when the matrix unit does not take the operands' formats.
+  // product_bits: of the longest product of two operands, where their elements do not tell it (scales of
+  // blocks multiply them). Throws InputError bad_value when the matrix unit does not take the operands'
+  // formats.
   Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush,
       int product_bits = 0);
   // replayed: where the accumulator's result is known to be, when a replay knows it.
   DotResult operator()(const OperandRow& a, const OperandRow& b, const Enclosure* replayed = nullptr) const;
-  // The unit whose bits follow from the contract alone; nullptr when the order of its blocks is not declared, or its
-  // model is an assumption.
+  // The unit whose bits follow from the contract alone; nullptr when the order of its blocks is not declared,
+  // or its model is an assumption.
   const MatrixUnit* replayable() const;
   // A matrix unit sums, in an order that is not told: `block` and `split` say something.
   bool is_dealt() const;

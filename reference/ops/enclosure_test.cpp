@@ -102,7 +102,8 @@ TEST(Divided, is_a_quotient_or_a_reciprocal_and_a_product) {
   EXPECT_EQ(divided({4096, 0}, {4096, 0}, plain, 0.5, 1).error, 0);  // a scaling
   EXPECT_GT(divided({4096, 0}, {4096, 0}, plain, 1, 1).error, 0);
   EXPECT_GT(divided({3, 0}, {3, 0}, plain, 0.5, 1).error, 0);  // fl(1 / 3) * 3
-  // 1 / 20000 is 838.86 steps of 2^-24: rounded it is off by 0.14 of them, and at most by 1/2; flushed by all.
+  // 1 / 20000 is 838.86 steps of 2^-24: rounded it is off by 0.14 of them, and at most by 1/2; flushed by
+  // all.
   const Enclosure most = divided({20000, 0}, {20000, 0}, plain, 0.5, 1);
   EXPECT_GE(most.error, 20000 * 0x1p-25);
   EXPECT_LT(most.error, 20000 * 0x1p-25 * 1.001 + 0x1p-9);

@@ -9,7 +9,8 @@ namespace assay {
 
 namespace {
 
-// w e^error (1 + own), w = exp(-distance): a factor that overflows beside a weight that has vanished is no product.
+// w e^error (1 + own), w = exp(-distance): a factor that overflows beside a weight that has vanished is no
+// product.
 double grown(double w, double distance, double error, double own) {
   if (error < 1) return w * (1 + (std::expm1(up(error)) + own));
   return std::exp(up(error) - distance) * (1 + 8 * own);

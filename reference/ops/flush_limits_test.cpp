@@ -10,7 +10,8 @@ float flushed(float x) { return std::fabs(x) < 0x1p-126F ? 0.0F : x; }
 TEST(FlushLimits, subnormal_operands_beside_large_ones_are_lost_only_where_that_is_declared) {
   constexpr std::size_t kM = 4, kN = 8, kK = 64;
   OpCase c("matmul", {{"m", "4"}, {"n", "8"}, {"k", "64"}, {"a", "bf16"}, {"b", "bf16"}, {"dtype", "f32"}});
-  // Halves of the smallest normal number against 2^126, in four columns of eight: products of 1/2 vanish when flushed.
+  // Halves of the smallest normal number against 2^126, in four columns of eight: products of 1/2 vanish when
+  // flushed.
   Values a = draw(Shape1::gaussian, kM * kK, 4), b = draw(Shape1::gaussian, kN * kK, 5);
   for (std::size_t i = 0; i < kM * kK; i += 16) a[i] = 0x1p-127F;
   for (std::size_t i = 0; i < kN / 2 * kK; i += 16) b[i] = 0x1p126F;

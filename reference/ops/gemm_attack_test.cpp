@@ -1,6 +1,6 @@
-// The limits of matmul and moe attacked: every order that a contract admits and some of the worst, units as they are and
-// with their products permuted, undecided operands chosen against the bound, scales applied in every order, overflow on
-// the way. No correct kernel may be accused.
+// The limits of matmul and moe attacked: every order that a contract admits and some of the worst, units as
+// they are and with their products permuted, undecided operands chosen against the bound, scales applied in
+// every order, overflow on the way. No correct kernel may be accused.
 #include <cstring>
 
 #include "reference/arithmetic/fused_gemm.hpp"
@@ -40,7 +40,8 @@ struct Product {
   }
 };
 
-// Inputs on which sums go wrong: cancellation, one large term among many small, all of one sign, terms at the last bit.
+// Inputs on which sums go wrong: cancellation, one large term among many small, all of one sign, terms at the
+// last bit.
 Values hard(int kind, std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -181,7 +182,8 @@ TEST(GemmAttack, undecided_operands_of_a_replay_are_chosen_freely) {
   std::mt19937_64 random(3);
   const MatrixUnit& unit = matrix_unit("hopper_fp8");
   for (int round = 0; round < 300; ++round) {
-    // A quotient by the tensor's scale that is half way between two codes: absmax a small multiple of a power of two.
+    // A quotient by the tensor's scale that is half way between two codes: absmax a small multiple of a power
+    // of two.
     Values x = hard(0, kRows * kDepth, random());
     for (float& each : x) each = std::clamp(std::round(each * 16) / 16, -3.25F, 3.25F);
     x[5] = 3.25F;
@@ -240,7 +242,8 @@ TEST(GemmAttack, scales_are_applied_in_any_order_down_to_where_one_of_them_under
   tally.print();
 }
 
-// silu_ulp=8 is declared: 5 ulp of an extra error, u = 2^-24 being half an ulp, and less than 3 of the kernel's own.
+// silu_ulp=8 is declared: 5 ulp of an extra error, u = 2^-24 being half an ulp, and less than 3 of the
+// kernel's own.
 constexpr double kSiluError = 10 * 0x1p-24;
 
 TEST(GemmAttack, no_mixture_is_accused_in_any_order_way_of_quantising_or_error_of_silu) {

@@ -1,5 +1,5 @@
-// What the limits of matmul and moe still see where engines run: the smallest uniform relative error shown in half of the
-// elements, pinned from above for each declaration, k = 4096, hidden 4096, inter 1536.
+// What the limits of matmul and moe still see where engines run: the smallest uniform relative error shown in
+// half of the elements, pinned from above for each declaration, k = 4096, hidden 4096, inter 1536.
 #include "reference/ops/op_testing.hpp"
 #include "reference/ops/sharpness.hpp"
 

@@ -1,21 +1,23 @@
 // kv_write: cache[slots[t]] = quantised x[t], the scale chosen by a policy; what a correct policy stores.
-// x[tokens,heads,d] dtype, slots[tokens] int32 (a permutation; page > 0: whole pages are permuted), and for the
-// policies that look at an earlier request first[tokens,heads,d] dtype -> cache[tokens,heads,d] to.
+// x[tokens,heads,d] dtype, slots[tokens] int32 (a permutation; page > 0: whole pages are permuted), and for
+// the policies that look at an earlier request first[tokens,heads,d] dtype -> cache[tokens,heads,d] to.
 //
 //   policy      scale
 //   fixed       1
-//   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V), the decimal or its f32: 5 / 0.3 and
+//   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V), the decimal or its
+//   f32: 5 / 0.3 and
 //               5 / 0.3f differ in the last bit, and kernels have either
 //   calibrated  absmax(first) / D, D the largest code (448, 127): `first` is the calibration set
 //   request     absmax(x) / D over the whole request (formats with one scale)
 //   head        absmax(x) / D per head (formats *_head)
 //   token       absmax(x) / D per token (*_tok; block formats bring their own)
-// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident; below, an int8
-// cache ends at -128 or -127, as its contract says (int_range). A locked scale from [-5, 5] with constant 200 is 0.025,
-// so 11.2 is the largest number it can store; one from [-50, 50] leaves +-2 with 8 of 448.
+// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident; below, an
+// int8 cache ends at -128 or -127, as its contract says (int_range). A locked scale from [-5, 5] with
+// constant 200 is 0.025, so 11.2 is the largest number it can store; one from [-50, 50] leaves +-2 with 8 of
+// 448.
 //
-// Domain. Every finite x and first; NaN and Inf as admissible.hpp says. An absmax of 0 gives the scale 1, and under a
-// policy that looks at x alone any other as well: every code is 0.
+// Domain. Every finite x and first; NaN and Inf as admissible.hpp says. An absmax of 0 gives the scale 1, and
+// under a policy that looks at x alone any other as well: every code is 0.
 //
 // Limit: admissible.hpp, with the policy's admissible scales.
 #include <array>

@@ -3,21 +3,23 @@
 //   sigma^2 = mean_j (x[r,j] - mu)^2  (biased),  eps > 0
 // x[rows,cols] dtype, gamma[cols] f32, beta[cols] f32 -> y[rows,cols] dtype.
 //
-// Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf, or
-// x - Inf = -Inf over sqrt(Inf - Inf)). Unless variance=two_pass an Inf leaves the finite x of its row unclaimed: a
-// kernel that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE
-// rules.
+// Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf,
+// or x - Inf = -Inf over sqrt(Inf - Inf)). Unless variance=two_pass an Inf leaves the finite x of its row
+// unclaimed: a kernel that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its
+// own column by IEEE rules.
 //
-// Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract can name
-// (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
+// Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract
+// can name (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
 //   d = fl(x - m)
 //   a = rsqrt(v + eps)
-//   y = fl(d a gamma + beta), the products in the declared order, d a rounded to `mid` before gamma (norm.hpp: Affine)
+//   y = fl(d a gamma + beta), the products in the declared order, d a rounded to `mid` before gamma
+//   (norm.hpp: Affine)
 // i.e. to first order
 //   |dy| <= |gamma| / sigma (|dmu| + |x - mu| (dsigma^2 / (2 sigma^2) + (2 rsqrt_ulp + 3) u)) + u |y|.
-// The interval of v + eps is cut at the rounded eps from below: no kernel that keeps its contract has v < 0. So the
-// one-pass limit stays finite when cancellation has eaten the variance: it grows to |d| / sqrt(eps). Where the analysis gives
-// out before the range does (a 16-bit acc over a long row), any finite number may stand, and NaN is still wrong.
+// The interval of v + eps is cut at the rounded eps from below: no kernel that keeps its contract has v < 0.
+// So the one-pass limit stays finite when cancellation has eaten the variance: it grows to |d| / sqrt(eps).
+// Where the analysis gives out before the range does (a 16-bit acc over a long row), any finite number may
+// stand, and NaN is still wrong.
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -46,8 +48,9 @@ constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
         "(x - M before) (x - M after), parts merged by Chan's formula, its products in any association"},
 }));
 
-// Whether no kernel of the contract leaves acc's range before 1/sqrt, by magnitudes alone: the mean grows by two roundings or,
-// merged, 2 gamma_{2 div_ulp + 4} an addition, and no sum is above n times its largest square (merges: n^2 / 4).
+// Whether no kernel of the contract leaves acc's range before 1/sqrt, by magnitudes alone: the mean grows by
+// two roundings or, merged, 2 gamma_{2 div_ulp + 4} an addition, and no sum is above n times its largest
+// square (merges: n^2 / 4).
 bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp, const Machine& acc) {
   const double n = static_cast<double>(row.size());
   double most = 0;

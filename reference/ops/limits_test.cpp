@@ -1,5 +1,6 @@
-// Limits neither narrow nor widen unnoticed: of each case a fingerprint of its values and limits. Soundness is the
-// matter of the other tests; who changes a bound on purpose changes the numbers here (the failing test prints them).
+// Limits neither narrow nor widen unnoticed: of each case a fingerprint of its values and limits. Soundness
+// is the matter of the other tests; who changes a bound on purpose changes the numbers here (the failing test
+// prints them).
 #include "reference/ops/op_testing.hpp"
 
 namespace assay::testing {
@@ -46,7 +47,8 @@ TEST(Limits, stay_as_they_were_pinned) {
     }
     const Truth t = c.truth(p.contract);
     const double values = fingerprint(t.value), limits = fingerprint(t.limit);
-    // Fewer than 2^20 roundings and calls of libm stand behind a fingerprint, and libm's last bits differ by machine.
+    // Fewer than 2^20 roundings and calls of libm stand behind a fingerprint, and libm's last bits differ by
+    // machine.
     EXPECT_TRUE(std::fabs(values - p.values) <= error_of_doubles(0x1p20, values) &&
                 std::fabs(limits - p.limits) <= error_of_doubles(0x1p20, limits))
         << "case " << number << ": " << ::testing::PrintToString(std::pair(values, limits)) << " | " << [&] {

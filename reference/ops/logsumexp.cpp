@@ -1,20 +1,23 @@
-// logsumexp: y[r] = log sum_i exp(x[r,i]) = m + log sum_i exp(x[r,i] - m),  m = max x[r,:], natural log, or log2 of the same
-// sum where the contract says base=2: what kernels store that compute in powers of 2 throughout (FlashInfer's lse).
-// x[rows,cols] dtype -> y[rows] f32.
+// logsumexp: y[r] = log sum_i exp(x[r,i]) = m + log sum_i exp(x[r,i] - m),  m = max x[r,:], natural log, or
+// log2 of the same sum where the contract says base=2: what kernels store that compute in powers of 2
+// throughout (FlashInfer's lse). x[rows,cols] dtype -> y[rows] f32.
 //
-// Domain. Every real x; -Inf contributes nothing; a row of -Inf gives -Inf, a row with +Inf +Inf, with NaN NaN.
+// Domain. Every real x; -Inf contributes nothing; a row of -Inf gives -Inf, a row with +Inf +Inf, with NaN
+// NaN.
 //
-// Limit. exp_sum.hpp: the kernel's sum is S e^(m - M) (1 + h), |h| <= H, for a subtracted M within e_max of m, which
-// then is added back. So
+// Limit. exp_sum.hpp: the kernel's sum is S e^(m - M) (1 + h), |h| <= H, for a subtracted M within e_max of
+// m, which then is added back. So
 //   log S' + M = log S + m + log(1 + h),
 // and with G = gamma_{2 log_ulp}
 //   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + A,
-// then one rounded addition, then the store. No log underflows: of a number of the format it is 0 or at least u. A = log_abs
-// where S' may lie in [1/2, 2], else 0: functions whose error is absolute near 1, where log is small (CUDA C++ Programming
-// Guide, mathematical functions, intrinsics: __logf 2^-21.41 in [0.5, 2], 3 ulp elsewhere; __log2f 2^-22, 2 ulp). Under exp=base2
-// the number that is subtracted in effect is M' = fl(M log2 e) / log2 e, and M is what is added back: u |M| + tiny more.
-// base=2: all of it times log2 e, which a kernel rounds (c') and multiplies by: fl(M c') + log2 S', or (M + log S') c'; one
-// rounding of |M| and of the logarithm more and the error of c' cover both, and log_abs, which is of the log that is taken, counts log2 e times.
+// then one rounded addition, then the store. No log underflows: of a number of the format it is 0 or at least
+// u. A = log_abs where S' may lie in [1/2, 2], else 0: functions whose error is absolute near 1, where log is
+// small (CUDA C++ Programming Guide, mathematical functions, intrinsics: __logf 2^-21.41 in [0.5, 2], 3 ulp
+// elsewhere; __log2f 2^-22, 2 ulp). Under exp=base2 the number that is subtracted in effect is M' = fl(M log2
+// e) / log2 e, and M is what is added back: u |M| + tiny more. base=2: all of it times log2 e, which a kernel
+// rounds (c') and multiplies by: fl(M c') + log2 S', or (M + log S') c'; one rounding of |M| and of the
+// logarithm more and the error of c' cover both, and log_abs, which is of the log that is taken, counts log2
+// e times.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -84,7 +87,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const Certified log_sum = certified_log(e.sum);
     if (!(e.sum_error < 1)) {
       t.value[r] = (largest + log_sum.value) * scale;
-      // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n u).
+      // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n
+      // u).
       double range = std::min(acc.max_finite, store.output->max_finite);
       if (store.through != nullptr) range = std::min(range, store.through->max_finite);
       if (e.bounded && 4 * std::fabs(largest) + 8 * static_cast<double>(cols) < range)

@@ -1,34 +1,38 @@
 // matmul: y[i,j] = sum_k a[i,k] b[j,k]     (y = a b^T)
-// a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The value is what the declared path makes of the decoded
+// a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The value is what the declared path makes of the
+// decoded
 // tensors: the product of the operands that it really multiplies, stored as it stores.
 //
 // path (operand.hpp):
-//   auto          codes where both formats have codes that share a scale along a row; else f16 or bf16 where one of
+//   auto          codes where both formats have codes that share a scale along a row; else f16 or bf16 where
+//   one of
 //                 them is that; else f32
 //   f32 tf32 f16 bf16
 //                 both decoded to that format (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16)
 //   codes         codes are multiplied, scales in the epilogue (W4A8, W8A8; acc=i32 exactly)
 //   e4m3fn        NVFP4 by FP8: weights clamped at 448, activations with one dynamic scale
 //   q8            ggml on a CPU: f32 activations to q8_0 blocks first
-//   q8_1          the same, and with each block its sum in f16, which meets the minima of the weights (block_sums.hpp)
+//   q8_1          the same, and with each block its sum in f16, which meets the minima of the weights
+//   (block_sums.hpp)
 //   q8_K          to blocks of 256 codes with an f32 scale, and sums of 16 as integers
 //   blocks        nvfp4, mxfp4, mxfp8 on units that take block scales
 //
-// Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that row. Where the path
-// quantises activations (e4m3fn, q8), an infinity spoils every row that shares its scale, and so may a NaN: nothing is claimed of
-// those, for a saturating conversion makes a finite code of an infinity, and a maximum that takes NaN along a NaN of all.
+// Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that
+// row. Where the path quantises activations (e4m3fn, q8), an infinity spoils every row that shares its scale,
+// and so may a NaN: nothing is claimed of those, for a saturating conversion makes a finite code of an
+// infinity, and a maximum that takes NaN along a NaN of all.
 //
-// Limit (dot.hpp, products.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the product of the
-// operands that the path really multiplies, exact or as the declared matrix unit forms it: so a path is told from another
-// where their rounded operands differ by more than e. Then (set_truth_within, op_io.hpp)
+// Limit (dot.hpp, products.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the product
+// of the operands that the path really multiplies, exact or as the declared matrix unit forms it: so a path
+// is told from another where their rounded operands differ by more than e. Then (set_truth_within, op_io.hpp)
 //   value = the middle of [rd(c - e), rd(c + e)],  limit = half of it.
 //
 // level=replay: of finite operands the bits of the declared schedule, limit 0 (replayed_matmul.hpp).
 //
 // With numbers: `matmul m=1 n=4 k=4096 a=f16 b=f16` on cpu (path f16, acc f32; gaussian, seed 1), element 0:
 //   v = -25.2,  sum|a b| = 2593,  e = gamma_4096 sum|a b| = 4096 * 2^-24 * 2593 = 0.633,
-// for the operands are decided and there is no epilogue. For int8 codes with acc=i32 and the same v there would be
-// the epilogue alone, e = 3 u |v| = 4.5e-6.
+// for the operands are decided and there is no epilogue. For int8 codes with acc=i32 and the same v there
+// would be the epilogue alone, e = 3 u |v| = 4.5e-6.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -79,11 +83,12 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
             "path=tf32: how operands are rounded to it"},
 }));
 
-// Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
-// so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
-// a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor a product of some, may be
-// flushed, or round, to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN. So with the
-// scales of blocks, where a kernel may multiply them before they meet a sum.
+// Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite
+// operands must still be so where they are multiplied (a quantiser clamps them), their partners of one sign
+// and not rounded to zero, and no conversion of a finite number and no sum of the finite products may
+// overflow. No scale of the epilogue, nor a product of some, may be flushed, or round, to a zero that the
+// real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN. So with the scales of
+// blocks, where a kernel may multiply them before they meet a sum.
 bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc, bool flush,
                         double least) {
   // Twice the smallest normal f32: rounding does not bring it below that.
@@ -142,15 +147,16 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
 
 bool is_infinite(double x) { return std::isinf(x); }
 
-// Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
-// of 0 times it, and less an infinite minimum, is NaN in the real formula.
+// Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of
+// the sum, though a code of 0 times it, and less an infinite minimum, is NaN in the real formula.
 bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
   return path.starts_with("q8") &&
          (weights.has_infinite_scale || std::ranges::any_of(weights.exact, is_infinite));
 }
 
-// Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
-// quantiser may make a code: int8 has no NaN, and a clamp of min and max makes the largest of one. Nothing is claimed of them.
+// Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its
+// scale, and of a NaN a quantiser may make a code: int8 has no NaN, and a clamp of min and max makes the
+// largest of one. Nothing is claimed of them.
 std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view path) {
   std::vector<bool> spoilt(rows.size());
   if (path != "e4m3fn" && !path.starts_with("q8")) return spoilt;
@@ -204,7 +210,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const bool has_block_sums = path == "q8_1" || path == "q8_K";
   const bool is_q8 = path.starts_with("q8"),
              are_scales_wide = path == "q8_K" || (path == "q8" && contract.text("scale_format") == "f32");
-  // Where a kernel may multiply the sum of a block by both scales at once: codes of 8 bits, and floats of block formats.
+  // Where a kernel may multiply the sum of a block by both scales at once: codes of 8 bits, and floats of
+  // block formats.
   const bool has_block_scales = (is_q8 && (are_scales_wide || format(b.format).kind != FormatKind::scalar)) ||
                                 (path == "blocks" && acc.unit == nullptr);
   parallel_batches(n, [&](std::int64_t first, std::int64_t count) {

@@ -287,7 +287,8 @@ TEST(Matmul, ggml_weights_times_activations_quantised_to_q8_0) {
   }
 }
 
-// What PyTorch's allow_tf32 makes of f32: a unit cuts the operands that it is handed, or they are rounded before.
+// What PyTorch's allow_tf32 makes of f32: a unit cuts the operands that it is handed, or they are rounded
+// before.
 TEST(Matmul, tf32_is_a_path_and_its_rounding_a_word) {
   const Case k({{"a", "f32"}, {"path", "tf32"}, {"dtype", "f32"}});
   const Case plain({{"a", "f32"}, {"path", "f32"}, {"dtype", "f32"}});

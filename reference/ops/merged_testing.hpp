@@ -1,4 +1,5 @@
-// Moments as kernels in f32 form them that keep several parts: Welford's update within a part, merges between them.
+// Moments as kernels in f32 form them that keep several parts: Welford's update within a part, merges between
+// them.
 #pragma once
 
 #include <algorithm>

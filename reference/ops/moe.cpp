@@ -5,31 +5,35 @@
 //   v       = w13[e, inter:2 inter] x[t]
 //   h       = silu(g) v,   silu(g) = g / (1 + exp(-g))
 //   y[t]    = sum_s c w2[e] h
-// x[tokens,hidden] a, w13[experts,2*inter,hidden] w, w2[experts,hidden,inter] w2, topk_ids[tokens,topk] int32,
-// topk_weights[tokens,topk] f32 -> y[tokens,hidden] dtype.
+// x[tokens,hidden] a, w13[experts,2*inter,hidden] w, w2[experts,hidden,inter] w2, topk_ids[tokens,topk]
+// int32, topk_weights[tokens,topk] f32 -> y[tokens,hidden] dtype.
 //
-// Each product takes a path (operand.hpp; matmul's `path`): the one that is named, and under path=auto each its own, by
-// a and w, and by a and w2. A checkpoint whose w13 is int4 and whose w2 was left in bf16 multiplies codes first and bf16
-// then. Where the second path is `codes`, h is quantised per token to a's element with the scale absmax / D; on f16 and
-// bf16 it is rounded to that type. down_acc: the second product's unit where it has another. weight=before: c (silu(g) v), rounded
-// in f32, takes the place of silu(g) v in front of `h` and of the path. acc=i32 is of products of integer codes: the other product
-// of such a call is summed in f32, in the declared order.
+// Each product takes a path (operand.hpp; matmul's `path`): the one that is named, and under path=auto each
+// its own, by a and w, and by a and w2. A checkpoint whose w13 is int4 and whose w2 was left in bf16
+// multiplies codes first and bf16 then. Where the second path is `codes`, h is quantised per token to a's
+// element with the scale absmax / D; on f16 and bf16 it is rounded to that type. down_acc: the second
+// product's unit where it has another. weight=before: c (silu(g) v), rounded in f32, takes the place of
+// silu(g) v in front of `h` and of the path. acc=i32 is of products of integer codes: the other product of
+// such a call is summed in f32, in the declared order.
 //
-// Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an Inf the op
-// claims nothing. An id outside [0, experts) is refused.
+// Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an
+// Inf the op claims nothing. An id outside [0, experts) is refused.
 //
-// Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it may store.
-//   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided, enclosure.hpp).
-//   h     silu (moe_hidden.hpp) and one rounded product; rounded to `h`; then the operands that the path makes of it,
+// Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it
+// may store.
+//   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided,
+//   enclosure.hpp).
+//   h     silu (moe_hidden.hpp) and one rounded product; rounded to `h`; then the operands that the path
+//   makes of it,
 //         nearly all decided.
 //   w2 h  products.hpp, with the error of the row's scale; then rounded to `expert_out`.
 //   y     c w2 h is one rounded product; then topk - 1 additions in any order.
-// Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf, and Inf - Inf
-// or 0 Inf further on: nothing is claimed of what that token's expert contributes to, NaN included.
-// level=replay: of finite numbers the bits of the declared schedule, limit 0 (replayed_moe.hpp).
+// Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf,
+// and Inf - Inf or 0 Inf further on: nothing is claimed of what that token's expert contributes to, NaN
+// included. level=replay: of finite numbers the bits of the declared schedule, limit 0 (replayed_moe.hpp).
 //
-// With numbers: `moe tokens=1 experts=2 topk=2 hidden=256 inter=512 a=f16 w=f16` on cpu (gaussian, seed 1; sums in
-// f32), the first element of h:
+// With numbers: `moe tokens=1 experts=2 topk=2 hidden=256 inter=512 a=f16 w=f16` on cpu (gaussian, seed 1;
+// sums in f32), the first element of h:
 //   g    = 7.67    dg = gamma_255 sum|w x| = 255 * 2^-24 * 152              0.0023
 //   v    = 20.0    dv = gamma_255 sum|w x| = 255 * 2^-24 * 137              0.0021
 //   silu = 7.66    1.1 dg                                                   0.0026
@@ -118,8 +122,8 @@ struct Assignment {
   std::int64_t slot;
 };
 
-// The kernel's number: NaN where an operand is; where it meets an infinity (whose product's sign, or zero, may hang on a
-// rounding) or a conversion on the way overflows, nobody's.
+// The kernel's number: NaN where an operand is; where it meets an infinity (whose product's sign, or zero,
+// may hang on a rounding) or a conversion on the way overflows, nobody's.
 Enclosure kernel_of(const DotResult& r, const OperandRow& a, const OperandRow& b) {
   if (!std::isfinite(r.exact) && (has_nan(a) || has_nan(b))) return {std::nan(""), kInfinity};
   return std::isfinite(r.exact) && std::isfinite(r.kernel.value) ? r.kernel : Enclosure{0, kInfinity};
@@ -197,8 +201,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   if (contract.text("experts") == "distinct")
     for (std::int64_t token = 0; token < tokens; ++token) unclaimed_tokens[token] = repeats(token) ? 1 : 0;
 
-  // Numbers of f32 are that already. A sum in f64, and one whose scales nothing rounded (epilogue_roundings=0), becomes one on its
-  // way, also to a narrower type, and may overflow there.
+  // Numbers of f32 are that already. A sum in f64, and one whose scales nothing rounded
+  // (epilogue_roundings=0), becomes one on its way, also to a narrower type, and may overflow there.
   const bool wide_epilogue = contract.number("epilogue_roundings") == 0;
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
     const Contract& of = key == "expert_out" ? down_contract : first_contract;

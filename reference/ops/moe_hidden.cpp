@@ -67,7 +67,8 @@ double hidden_divisor(const Format& a) {
 Enclosure silu(Enclosure g, double silu_ulp) {
   if (g.value == 0 && g.error == 0) return g;
   const double value = g.value / (1 + certified_exp(std::min(-g.value, 700.0)));
-  // silu' = s (1 + g (1 - s)), s = 1 / (1 + exp(-g)), is below 1.1; for g <= -2, where s < exp(g) and |1 + g (1 - s)| < |g|, below
+  // silu' = s (1 + g (1 - s)), s = 1 / (1 + exp(-g)), is below 1.1; for g <= -2, where s < exp(g) and |1 + g
+  // (1 - s)| < |g|, below
   // |g| exp(g), which grows with g. With numbers: g = -12: 7.4e-5.
   const double nearest = g.value + g.error;
   const double slope =

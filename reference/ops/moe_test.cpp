@@ -75,8 +75,8 @@ TEST(Moe, the_value_agrees_with_mpfr_and_the_declared_casts) {
         ASSERT_LE(static_cast<double>(abs(y - Real(t.value[at]))),
                   t.limit[at] + 0x1p-24 * std::fabs(t.value[at]))
             << a << " x " << w;
-        // int8: dozens of roundings in f32 on the way, and no code of these is in doubt. bf16: h is known to parts of its
-        // own step, and some of 32 in a sum are in doubt by one.
+        // int8: dozens of roundings in f32 on the way, and no code of these is in doubt. bf16: h is known to
+        // parts of its own step, and some of 32 in a sum are in doubt by one.
         ASSERT_LE(t.limit[at],
                   (std::string(a) == "int8_tok" ? 0x1p-17 : 0x1p-5) * static_cast<double>(size_of(y)))
             << a << " x " << w;
@@ -168,7 +168,8 @@ TEST(Moe, each_product_takes_the_path_of_its_own_weights) {
             std::string::npos);
 }
 
-// c (w2 h), or w2 (c h): the codes of c h are others than those of h only by the sign and by roundings, the rounded f16 is.
+// c (w2 h), or w2 (c h): the codes of c h are others than those of h only by the sign and by roundings, the
+// rounded f16 is.
 TEST(Moe, the_weight_before_or_after_the_second_product_is_a_declaration) {
   const Moe m("f16", "f16", "f32");
   const Values after = kernel(m, "f16", "", 0, "f32");

@@ -1,4 +1,5 @@
-// A small mixture of experts for tests: its inputs, and a kernel of any path in f32, correct or with one fault.
+// A small mixture of experts for tests: its inputs, and a kernel of any path in f32, correct or with one
+// fault.
 #pragma once
 
 #include "reference/formats/scaled.hpp"
@@ -67,8 +68,8 @@ struct Faults {
   std::string_view down_path = {};   // of the second product, where it is not the first's; no codes
 };
 
-// The op in f32, operands rounded to `type` where the path says so, h quantised per token where codes are multiplied
-// (small sums of integer codes are exact in f32).
+// The op in f32, operands rounded to `type` where the path says so, h quantised per token where codes are
+// multiplied (small sums of integer codes are exact in f32).
 inline Values kernel(const Moe& m, std::string_view path, std::string_view element, double largest_code,
                      std::string_view out, const Faults& f = {}) {
   const Arithmetic rd{"f32"}, store{out};

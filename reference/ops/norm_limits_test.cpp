@@ -1,5 +1,5 @@
-// The limits of layernorm and rmsnorm under attack: kernels that keep their contract in every way that it leaves open stay
-// within them, and the fault beside each does not.
+// The limits of layernorm and rmsnorm under attack: kernels that keep their contract in every way that it
+// leaves open stay within them, and the fault beside each does not.
 #include "reference/ops/merged_testing.hpp"
 #include "reference/ops/op_testing.hpp"
 #include "reference/ops/variance.hpp"

@@ -88,7 +88,8 @@ TEST(Layernorm, agrees_with_mpfr_on_rows_of_every_shape) {
       for (std::size_t i = 0; i < n; i += 1 + n / 300) {
         const Real part = (Real(r.x[i]) - mean) * inverse * Real(r.gain[i]), y = part + Real(r.bias[i]);
         const double error = static_cast<double>(abs(y - Real(t.value[i])));
-        // Two passes over n doubles: the mean is off by gamma_n of the mean magnitude, the root by half as much of itself.
+        // Two passes over n doubles: the mean is off by gamma_n of the mean magnitude, the root by half as
+        // much of itself.
         const double spread =
             static_cast<double>(abs(part) + abs(inverse * Real(r.gain[i])) * magnitude + abs(y));
         // acc=f64: the limit before the store is the reference's own certificate, a few n u64.
@@ -209,7 +210,8 @@ TEST(Rmsnorm, agrees_with_mpfr_and_correct_kernels_stay_within_the_limit) {
         const Real inverse = 1 / sqrt(mean / static_cast<double>(n) + Real(1e-5));
         for (std::size_t i = 0; i < n; i += 1 + n / 200) {
           const Real y = Real(r.x[i]) * inverse * Real(r.gain[i]);
-          // n squares and additions, halved by the root, and a handful of operations; 0x1p-1022 where y underflows.
+          // n squares and additions, halved by the root, and a handful of operations; 0x1p-1022 where y
+          // underflows.
           ASSERT_LE(static_cast<double>(abs(y - Real(t.value[i]))),
                     error_of_doubles(static_cast<double>(n) + 8, std::fabs(t.value[i])) + 0x1p-1022);
         }

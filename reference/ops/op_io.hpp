@@ -55,9 +55,10 @@ inline double round_number(const ScalarFormat& to, double x, const EncodePolicy&
   return round_to(to, x, policy);
 }
 
-// How a result becomes an element of the output: contract keys out, round, overflow, ftz. The rounding on the way is a
-// conversion of IEEE 754, to nearest even and beyond the largest number to Inf; `round` and `overflow` are of the output alone.
-// Under overflow=saturate an Inf that was made on the way may stay or become the output's largest number: nothing is claimed.
+// How a result becomes an element of the output: contract keys out, round, overflow, ftz. The rounding on the
+// way is a conversion of IEEE 754, to nearest even and beyond the largest number to Inf; `round` and
+// `overflow` are of the output alone. Under overflow=saturate an Inf that was made on the way may stay or
+// become the output's largest number: nothing is claimed.
 struct Store {
   const ScalarFormat* through;  // a rounding before the output's own, or nullptr (out=dtype)
   const ScalarFormat* output;
@@ -96,27 +97,30 @@ constexpr auto with_store_keys(const std::array<KeySpec, N>& own) {
 // Rounding is monotone, so the stored number lies between the roundings of z's ends, and
 //   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
-// a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below the smallest normal, rounded or not yet. Where every admissible result
-// overflows, the value is that infinity; where only some do, the limit is +Inf. Of a kernel's number that is known (error 0) the
-// value is what is stored and the limit 0, on a tie too: a rule that rounds it otherwise has the same distance from z. A format on the way that is coarser than the
-// output's (out=bf16 of an f32 output) is a declared rounding: set_truth_within.
+// a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below
+// the smallest normal, rounded or not yet. Where every admissible result overflows, the value is that
+// infinity; where only some do, the limit is +Inf. Of a kernel's number that is known (error 0) the value is
+// what is stored and the limit 0, on a tie too: a rule that rounds it otherwise has the same distance from z.
+// A format on the way that is coarser than the output's (out=bf16 of an f32 output) is a declared rounding:
+// set_truth_within.
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // The same where the kernel's interval does not contain the exact result (its operands were rounded first):
 // `value` is exact within `certificate`.
 void set_truth_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
                       const Store& store);
-// The same for an op whose declared steps include roundings between its inputs and its result (quantised operands, a
-// narrow intermediate): `kernel` holds the kernel's number alone, and the truth is the centre of what it may store,
+// The same for an op whose declared steps include roundings between its inputs and its result (quantised
+// operands, a narrow intermediate): `kernel` holds the kernel's number alone, and the truth is the centre of
+// what it may store,
 //   value = (rd(low) + rd(high)) / 2,  limit = (rd(high) - rd(low)) / 2.
-// By rounding's monotony every kernel that keeps the contract is inside; one that skips a declared rounding is as far
-// away as that rounding was large, which a limit around the unrounded result could never say. An interval inside one
-// rounding cell of the output leaves one number, with limit 0. Where an infinity is one of several admissible results,
-// or nothing is known, the element is unclaimed.
+// By rounding's monotony every kernel that keeps the contract is inside; one that skips a declared rounding
+// is as far away as that rounding was large, which a limit around the unrounded result could never say. An
+// interval inside one rounding cell of the output leaves one number, with limit 0. Where an infinity is one
+// of several admissible results, or nothing is known, the element is unclaimed.
 void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void set_special(Truth& truth, std::size_t i, double special);
-// The same as a kernel stores it: under overflow=saturate an infinity may become the largest number or stay, so that nothing
-// is claimed of it.
+// The same as a kernel stores it: under overflow=saturate an infinity may become the largest number or stay,
+// so that nothing is claimed of it.
 void set_special(Truth& truth, std::size_t i, double special, const Store& store);
 // Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any
 // bits will do.

@@ -1,5 +1,6 @@
-// What becomes of an enclosure as it is stored, against an enumeration: of drawn intervals the numbers that a kernel may store are
-// collected, and the truth must hold each of them (sound) and reach no further than the outermost two (sharp).
+// What becomes of an enclosure as it is stored, against an enumeration: of drawn intervals the numbers that a
+// kernel may store are collected, and the truth must hold each of them (sound) and reach no further than the
+// outermost two (sharp).
 #include "reference/ops/op_io.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ Enclosure drawn(IndexDraw& draw, const ScalarFormat& f) {
   return {value, width == 0 ? 0 : size * std::exp2(2 - width) * uniform(draw)};
 }
 
-// All that a kernel may store whose number before that is anywhere in z. e4m3fn has a NaN beyond its largest number.
+// All that a kernel may store whose number before that is anywhere in z. e4m3fn has a NaN beyond its largest
+// number.
 struct Admitted {
   double least = kInfinity, most = -kInfinity;
   bool nan = false;

@@ -1,5 +1,5 @@
-// What the manual says of an op's tensors is what the op makes: each signature against tensors(), for every word that an attribute
-// can be. Most tensors() are made of their signatures, attention's is not.
+// What the manual says of an op's tensors is what the op makes: each signature against tensors(), for every
+// word that an attribute can be. Most tensors() are made of their signatures, attention's is not.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,8 @@ std::string described(const Op& o, std::string signature, const Attributes& a) {
   }
 }
 
-// The example, and the example with each word, format flag or page size that an attribute can have and the op takes.
+// The example, and the example with each word, format flag or page size that an attribute can have and the op
+// takes.
 std::vector<Attributes> settings(const Op& o) {
   const Given example = words_of(o.example);
   std::vector<Attributes> list{Attributes::complete(o.attributes, example)};

@@ -1,4 +1,5 @@
-// What the tests of the ops share: a case from values, correct and planted kernels in f32, f16 or bf16, and a judge.
+// What the tests of the ops share: a case from values, correct and planted kernels in f32, f16 or bf16, and a
+// judge.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ namespace assay::testing {
 
 using Values = std::vector<float>;
 
-// How far a number may be off that comes of so many roundings of doubles in a row, when what is added up has this
+// How far a number may be off that comes of so many roundings of doubles in a row, when what is added up has
+// this
 // magnitude: the reference's value before its certificate, or a test's own model of it.
 inline double error_of_doubles(double roundings, double magnitude) {
   return assay::gamma_n(roundings, kUnit64) * magnitude;

@@ -223,8 +223,9 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
   row.same &= row.undecided.empty();
 }
 
-// Weights of path=q8: codes and scales meet those of the activations one by one, or the decoded number does; what is decoded is
-// off as on path=f32, and beyond the largest f32 an infinity, which a code of 0 makes NaN of.
+// Weights of path=q8: codes and scales meet those of the activations one by one, or the decoded number does;
+// what is decoded is off as on path=f32, and beyond the largest f32 an infinity, which a code of 0 makes NaN
+// of.
 void Operands::take_as_decoded(OperandRow& row, std::int64_t index) const {
   row.center = row.exact;
   row.same = true;

@@ -1,31 +1,42 @@
 // Rows of a matrix as a kernel multiplies them: the path from stored bytes to the operands of a dot product.
 //
 //   f32 tf32 f16 bf16
-//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way (decoding.hpp), and rounded to that
-//     format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded number, so the
-//     operand is known exactly. k > 1: it lies between the roundings of the enclosure's ends. tf32 is rounded as the kernel
-//     says: a matrix unit that is handed f32 cuts it, cvt.rna rounds ties away, cvt.rn to even; undeclared, between the
+//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way (decoding.hpp), and
+//     rounded to that
+//     format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded
+//     number, so the
+//     operand is known exactly. k > 1: it lies between the roundings of the enclosure's ends. tf32 is rounded
+//     as the kernel
+//     says: a matrix unit that is handed f32 cuts it, cvt.rna rounds ties away, cvt.rn to even; undeclared,
+//     between the
 //     first two, which are neighbours.
 //   codes
-//     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar format of at
-//     most 8 bits: codes are multiplied, the scales come in the epilogue. Of int4_ch_tensor the scale is the product of
+//     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar
+//     format of at
+//     most 8 bits: codes are multiplied, the scales come in the epilogue. Of int4_ch_tensor the scale is the
+//     product of
 //     both; a kernel counts one rounding more, whether it multiplies them first or one after the other.
 //   e4m3fn
-//     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global scale).
+//     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global
+//     scale).
 //     Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
 //   blocks
-//     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's global scale,
-//     by which decoding divides, or whose reciprocal multiplies, comes in the epilogue. ftz=yes: a block scale below 2^-126
+//     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's
+//     global scale,
+//     by which decoding divides, or whose reciprocal multiplies, comes in the epilogue. ftz=yes: a block
+//     scale below 2^-126
 //     (e8m0's least) may be read as 0.
 //   q8
-//     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32: absmax / 127 in f32, of which codes
+//     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32: absmax / 127 in f32,
+//     of which codes
 //     are made, and which is stored as f16, or stays in f32 (scale_format).
 //   q8_1, q8_K
 //     The same with a sum beside each block, and in blocks of 256 with a scale in f32: block_sums.hpp.
 //
-// An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that division and
-// multiplication by the reciprocal may disagree) is one of two neighbours, or of more: `center` is then the middle of the
-// admissible ones, which all lie in [center -+ radius]. An enclosure inside one rounding cell has the radius 0.
+// An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that
+// division and multiplication by the reciprocal may disagree) is one of two neighbours, or of more: `center`
+// is then the middle of the admissible ones, which all lie in [center -+ radius]. An enclosure inside one
+// rounding cell has the radius 0.
 #pragma once
 
 #include <array>
@@ -74,9 +85,10 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "which meet the minima of b, or the offsets of q3_K and q6_K; b: as it is decoded"},
 };
 
-// How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
-// scale and codes are known: a quotient that is a tie in real numbers, frequent where absmax is a small multiple of a
-// power of two, is then no longer in doubt (of q8 `ties` says where a tie of the kernel's own quotient goes).
+// How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8).
+// Both declared, the kernel's f32 scale and codes are known: a quotient that is a tie in real numbers,
+// frequent where absmax is a small multiple of a power of two, is then no longer in doubt (of q8 `ties` says
+// where a tie of the kernel's own quotient goes).
 struct Quantising {
   std::string_view scale =
       "any";  // divide fl(absmax / D), reciprocal fl(absmax fl(1 / D)), inverse fl(1 / fl(D / absmax))
@@ -113,8 +125,8 @@ struct OperandRow {
   double max_abs = 0;                      // of reach
   double min_abs =
       0;  // the least magnitude that is not 0 which an operand may have; 0 where one may be any near 0
-  // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
-  // its scale: the exponents at which units with block scales align. 0 elsewhere.
+  // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin)
+  // times its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
   RowGrid grid;                     // of center
   bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
@@ -127,8 +139,8 @@ struct OperandRow {
 bool has_nan(const OperandRow& row);
 inline bool has_two_scales(const OperandRow& row) { return row.two_scales[0] != 1 || row.two_scales[1] != 1; }
 
-// Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets its center
-// and, where they differ, its radius. Elements come in ascending order, each once.
+// Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets
+// its center and, where they differ, its radius. Elements come in ascending order, each once.
 void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format);
 // Nothing is known of element i, whose center stands.
 void leave_open(OperandRow& row, std::size_t i);
@@ -145,8 +157,8 @@ class Operands {
   std::int64_t length() const { return length_; }
   OperandRow row(std::int64_t index) const;
   std::string_view element() const { return element_; }  // scalar format of the operands, for a matrix unit
-  // The most significand bits that an operand's center may have, a leading one included: of nvfp4's blocks element and block
-  // scale together. 53 where no number is known.
+  // The most significand bits that an operand's center may have, a leading one included: of nvfp4's blocks
+  // element and block scale together. 53 where no number is known.
   int significand_bits() const;
   std::string_view block_scales() const { return block_scales_; }  // path=blocks: their format; "" elsewhere
 

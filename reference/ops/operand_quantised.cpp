@@ -1,20 +1,22 @@
 // Activations that a path quantises on its way: e4m3fn with one scale, q8_0 and q8_K in blocks.
 //
-// What a kernel makes of them where the forms of scale and code are not declared. With a = absmax, exact, u = 2^-24, and
-// while a / D, D / a, 1 / s are normal numbers: our s is one rounding from a / D and the kernel's at most two, so they are
-// within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s) two: within 5 of the
-// quotient by our s. A product of n factors 1 + d and reciprocals of such is within gamma_n of 1 (Higham
-// 2002, lemma 3.1): gamma_3 of the scale, gamma_5 of the quotient, and two more for each rounding that a and
-// x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2 and gamma_4.
-// Where they are not normal (a < D 2^-126) no relative error holds: D / a or 1 / s may be Inf.
-//   e4m3fn  a scale of 0, codes of 448, NaN of a zero: nothing is claimed of the tensor (as declared: where the declared form has a 0,
+// What a kernel makes of them where the forms of scale and code are not declared. With a = absmax, exact, u =
+// 2^-24, and while a / D, D / a, 1 / s are normal numbers: our s is one rounding from a / D and the kernel's
+// at most two, so they are within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s)
+// two: within 5 of the quotient by our s. A product of n factors 1 + d and reciprocals of such is within
+// gamma_n of 1 (Higham 2002, lemma 3.1): gamma_3 of the scale, gamma_5 of the quotient, and two more for each
+// rounding that a and x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2
+// and gamma_4. Where they are not normal (a < D 2^-126) no relative error holds: D / a or 1 / s may be Inf.
+//   e4m3fn  a scale of 0, codes of 448, NaN of a zero: nothing is claimed of the tensor (as declared: where
+//   the declared form has a 0,
 //           an Inf, or under ftz a subnormal scale)
 //   q8      the scale is 0 as f16, whatever the codes
 //   q8_K, q8 with an f32 scale
-//           integers hold no NaN: a code is within -128..127 and the scale within [0, a / D], so an operand is within 128 a / D of 0
+//           integers hold no NaN: a code is within -128..127 and the scale within [0, a / D], so an operand
+//           is within 128 a / D of 0
 // With numbers: a = 2^-125, D = 448: D / a = 2^133.8 is Inf, s = 1 / Inf = 0, where fl(a / D) = 2^-133.8.
-// ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above, and one that f16 holds as a
-// subnormal number: x is then between 0 and what it is.
+// ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above, and one that
+// f16 holds as a subnormal number: x is then between 0 and what it is.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -68,7 +70,8 @@ void open_reach(OperandRow& row, std::size_t first) {
   for (std::size_t i = 0; i < first; ++i) row.reach[i] = std::fabs(row.center[i]);
 }
 
-// ftz: a scale that f16 holds as a subnormal number, or that is one before it is rounded to f16, may be read as 0.
+// ftz: a scale that f16 holds as a subnormal number, or that is one before it is rounded to f16, may be read
+// as 0.
 constexpr double kLeastNormalF16 = 0x1p-14;
 bool may_vanish(double scale) {
   return scale != 0 && rule(Rule::quotient_flush, 1) > 0 && scale < kLeastNormalF16 * (1 + 0x1p-10);
@@ -169,7 +172,8 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
                                                         : 1.0F / direct;
     const double stored = wide ? static_cast<double>(d) : round_to(f16, static_cast<double>(d), kIeee);
     const float factor = quantising_.code == "divide" ? d : quantising_.code == "direct" ? direct : 1.0F / d;
-    // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and wrapped by another.
+    // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and
+    // wrapped by another.
     const bool lost = !std::isfinite(factor) || static_cast<double>(d) < kLeastNormal;
     if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
       open_reach(row, first);
@@ -239,8 +243,8 @@ void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
   row.same = false;
 }
 
-// ggml's q8_K: id = -127 / m, m the signed element of largest magnitude, code = x id to nearest, at most 127; d = 1 / id in f32. Which of
-// two elements of one magnitude is m changes signs of code and d alike.
+// ggml's q8_K: id = -127 / m, m the signed element of largest magnitude, code = x id to nearest, at most 127;
+// d = 1 / id in f32. Which of two elements of one magnitude is m changes signs of code and d alike.
 void Operands::quantise_q8_K(OperandRow& row, std::int64_t index) const {
   constexpr std::size_t kElements = 256;
   const double g = rule(Rule::quotient_rounding, gamma_n(4 + 2 * decoding_roundings(), kUnit32)),

@@ -97,7 +97,8 @@ std::vector<DotResult> Products::operator()(std::span<const OperandRow> weights)
   for (std::size_t i = 0; i < rows_.size(); ++i)
     for (std::size_t j = 0; j < weights.size(); ++j) {
       const std::size_t at = i * weights.size() + j;
-      // Every sum of the unit is a multiple of both grids: what is not below the smallest normal f32 is not flushed.
+      // Every sum of the unit is a multiple of both grids: what is not below the smallest normal f32 is not
+      // flushed.
       const double least = rows_[i].grid.lsb * weights[j].grid.lsb;
       const bool stays = claims(Rule::sum_flush, !dot_.flush() || least >= 0x1p-126);
       const bool known = left_ != nullptr && replayed[at].error < kInfinity && stays;

@@ -1,17 +1,18 @@
-// Products of fixed rows (a GEMM's activations) with one batch of weights after another: Dot (dot.hpp) for each pair, and
-// where the contract declares the whole schedule of a matrix unit, its bits.
+// Products of fixed rows (a GEMM's activations) with one batch of weights after another: Dot (dot.hpp) for
+// each pair, and where the contract declares the whole schedule of a matrix unit, its bits.
 //
-// Replay. acc names a unit whose model is no assumption, order=sequential says that blocks of g come in ascending k, and
-// `promote` where the accumulator restarts. The operands are numbers of the unit's formats. Then fused_gemm computes what
-// the kernel holds before its epilogue, and the enclosure of the accumulation is that number with error 0: no bound of
-// truncation enters. With operands that are not decided the kernel holds one of several rows: when each of them is one of
-// two neighbours, and at most kMostUndecided per row are, every combination is replayed and the enclosure is the hull of
-// the results; a row with more of them falls back to the bound around the exact sum, which holds for every order. So does, with
-// ftz=yes, a row with a number below 2^-126, which may have been flushed on its way to the unit, and a product of two rows
+// Replay. acc names a unit whose model is no assumption, order=sequential says that blocks of g come in
+// ascending k, and `promote` where the accumulator restarts. The operands are numbers of the unit's formats.
+// Then fused_gemm computes what the kernel holds before its epilogue, and the enclosure of the accumulation
+// is that number with error 0: no bound of truncation enters. With operands that are not decided the kernel
+// holds one of several rows: when each of them is one of two neighbours, and at most kMostUndecided per row
+// are, every combination is replayed and the enclosure is the hull of the results; a row with more of them
+// falls back to the bound around the exact sum, which holds for every order. So does, with ftz=yes, a row
+// with a number below 2^-126, which may have been flushed on its way to the unit, and a product of two rows
 // whose sums, multiples of the last bits of both, may be that small: blocks are then added to another number.
 //
-// With numbers, FP8 GEMM, k = 4096, unit gaussians, acc=hopper_fp8 promote=4, median limit / |value|: bounded 115 %,
-// replayed 2 u = 1.2e-7, the roundings of the two scales.
+// With numbers, FP8 GEMM, k = 4096, unit gaussians, acc=hopper_fp8 promote=4, median limit / |value|: bounded
+// 115 %, replayed 2 u = 1.2e-7, the roundings of the two scales.
 #pragma once
 
 #include <algorithm>

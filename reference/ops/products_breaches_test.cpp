@@ -1,5 +1,6 @@
-// What kernels that keep the manual's sentences broke of the limits of products: each within them now, or nothing is claimed, and
-// beside each a wrong kernel, or the same number where nothing excuses it, that stays caught.
+// What kernels that keep the manual's sentences broke of the limits of products: each within them now, or
+// nothing is claimed, and beside each a wrong kernel, or the same number where nothing excuses it, that stays
+// caught.
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {
@@ -217,7 +218,8 @@ TEST(ProductsBreaches, what_an_expert_makes_in_f64_is_rounded_before_its_weight)
   expect_beyond(near, words.c_str(), 0x1.80004p10);
 }
 
-// epilogue_roundings=0: nothing rounds a scaled sum but that it becomes a number of f32, of which silu at -81 makes 81 times as much.
+// epilogue_roundings=0: nothing rounds a scaled sum but that it becomes a number of f32, of which silu at -81
+// makes 81 times as much.
 TEST(ProductsBreaches, a_gate_without_roundings_of_its_scales_becomes_an_f32) {
   constexpr float kScale = 1 + 0x1p-23F;
   Handmade x("int8_tok", {1, 1}), w13("int8_row", {1, 2, 1}), w2("int8_row", {1, 1, 1});
@@ -333,7 +335,8 @@ TEST(ProductsBreaches, promotions_of_integer_sums_are_rounded) {
   expect_beyond(c, "acc=int8_dot promote=1 epilogue_roundings=0", 1.01 * sum);
 }
 
-// Codes of the offset alone: what a block's products and its sum leave of each other goes through the accumulator.
+// Codes of the offset alone: what a block's products and its sum leave of each other goes through the
+// accumulator.
 TEST(ProductsBreaches, products_and_sums_of_blocks_meet_in_the_accumulator) {
   Handmade offsets("q5_0", {1, 32});
   offsets.f16(0, 1320);
@@ -513,7 +516,8 @@ TEST(ProductsBreaches, a_conversion_to_f16_in_front_of_a_unit_flushes_too) {
   }
 }
 
-// Offsets of codes that are summed apart, as ggml does: a code of 32 is 0, and what is left of 127 32 less 127 32 is rounding.
+// Offsets of codes that are summed apart, as ggml does: a code of 32 is 0, and what is left of 127 32 less
+// 127 32 is rounding.
 TEST(ProductsBreaches, offsets_of_codes_are_a_sum_of_their_own_in_f32) {
   Handmade weights("q6_K", {1, 256});
   for (std::size_t i = 128; i < 192; ++i) weights.byte(i, 0xaa);  // the upper bits of 32, everywhere
@@ -527,7 +531,8 @@ TEST(ProductsBreaches, offsets_of_codes_are_a_sum_of_their_own_in_f32) {
   expect_beyond(c, "acc=f32", 100 * 0x1p-7);  // one code off by one
 }
 
-// A block whose scale vanishes in f16 keeps its sum, whose product with an offset is a subnormal of the accumulator.
+// A block whose scale vanishes in f16 keeps its sum, whose product with an offset is a subnormal of the
+// accumulator.
 TEST(ProductsBreaches, what_a_block_sum_makes_of_an_offset_may_be_flushed) {
   Handmade weights("q4_0", {1, 32});
   weights.f16(0, 0x1p-10);

@@ -1,5 +1,5 @@
-// Quantising: kernels within their contract whose reciprocals overflow, whose exponents are exact, whose decoded inputs are rounded
-// twice, each simulated in plain arithmetic, and beside each a wrong one near it.
+// Quantising: kernels within their contract whose reciprocals overflow, whose exponents are exact, whose
+// decoded inputs are rounded twice, each simulated in plain arithmetic, and beside each a wrong one near it.
 #include "reference/ops/operand.hpp"
 #include "reference/ops/quantised_testing.hpp"
 
@@ -111,8 +111,8 @@ TEST(QuantisedBounds, a_locked_constant_is_the_decimal_or_its_f32) {
   EXPECT_TRUE(differed);
 }
 
-// Decoded with two roundings, an element may lie on the other side of a tie though absmax does not move with it: 192 / g and
-// 576 / g are half a code and one and a half under 2688 / g / 7.
+// Decoded with two roundings, an element may lie on the other side of a tie though absmax does not move with
+// it: 192 / g and 576 / g are half a code and one and a half under 2688 / g / 7.
 TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_move_apart) {
   std::size_t crossed = 0, codes_apart = 0;
   double worst = 0;

@@ -241,7 +241,8 @@ TEST(QuantisedBreaches, several_ties_of_a_block_of_iq4_nl_come_together) {
   EXPECT_FALSE(assay::judge(0x1.38p-1, t.value[0], t.limit[0]).ok) << t.limit[0];
 }
 
-// Two elements of largest magnitude, and a scale that an ulp moves across a tie of f16: which of both is taken is another question.
+// Two elements of largest magnitude, and a scale that an ulp moves across a tie of f16: which of both is
+// taken is another question.
 TEST(QuantisedBreaches, of_two_signed_extremes_either_is_taken_under_either_scale) {
   for (const int codes : {8, 16}) {
     const double a = 1.5 * codes * 0x1p-24;

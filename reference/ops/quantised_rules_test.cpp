@@ -1,6 +1,6 @@
-// Known points of the rules of decoding, quantising and storing: a kernel within its contract whose error is more than half of the
-// limit, and beyond it once the rule is made unsound. Of a rule that says when nothing is claimed: a kernel's number that must
-// not be judged there.
+// Known points of the rules of decoding, quantising and storing: a kernel within its contract whose error is
+// more than half of the limit, and beyond it once the rule is made unsound. Of a rule that says when nothing
+// is claimed: a kernel's number that must not be judged there.
 #include "reference/arithmetic/rule.hpp"
 
 #include <functional>
@@ -19,7 +19,8 @@ struct Row {
   const char* what;
   std::function<Point()> point;
   bool claims = false;  // the rule says when nothing is claimed
-  // Of block_sum_rounding less: n + 16 roundings in any order are paid for, and a kernel's own order does not add all of them up.
+  // Of block_sum_rounding less: n + 16 roundings in any order are paid for, and a kernel's own order does not
+  // add all of them up.
   double share = 0.5;
 };
 
@@ -33,7 +34,8 @@ std::vector<double> alone(double x, std::size_t n) {
 }
 double f16_of(double x) { return round_f16(x); }
 double e4m3fn(double x) { return round_to(scalar_format("e4m3fn"), x); }
-// Of those that `make` gives, the one nearest to its limit, or beyond it; with a rule, of those beyond their limits without it.
+// Of those that `make` gives, the one nearest to its limit, or beyond it; with a rule, of those beyond their
+// limits without it.
 Point worst_of(int count, const std::function<Point(int)>& make, Rule without = Rule::none) {
   Point best = make(0);
   double most = -1;
@@ -110,7 +112,8 @@ Point decode_overflow() {  // 0 times the product of both scales
                alone(static_cast<double>(0.0F * scales), 32));
 }
 
-// One activation's code and scale by path=e4m3fn, against a weight of 1, and behind it the largest of the tensor.
+// One activation's code and scale by path=e4m3fn, against a weight of 1, and behind it the largest of the
+// tensor.
 OpCase by_e4m3fn(float x, float absmax, double weight = 1, double block = 1) {
   Values a(16, 0.0F);
   a[0] = x, a[1] = absmax;

@@ -1,5 +1,5 @@
-// Small tensors of quantised formats put together by hand, and how far a kernel is from a limit: what the attacks on the limits of
-// decoding and quantising share.
+// Small tensors of quantised formats put together by hand, and how far a kernel is from a limit: what the
+// attacks on the limits of decoding and quantising share.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace assay::testing {
 
-// Largest error / limit: Inf where a limit of 0 is missed or a number is NaN that should not be, 0 where nothing is claimed.
+// Largest error / limit: Inf where a limit of 0 is missed or a number is NaN that should not be, 0 where
+// nothing is claimed.
 template <class Numbers>
 double worst_ratio(const Truth& t, const Numbers& got) {
   double worst = 0;

@@ -1,4 +1,5 @@
-// What libraries do and a word declares: inside under the word, red without it, and a wrong kernel red under both.
+// What libraries do and a word declares: inside under the word, red without it, and a wrong kernel red under
+// both.
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {

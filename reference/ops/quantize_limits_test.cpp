@@ -1,5 +1,5 @@
-// The limits of quantisers against kernels simulated bit for bit: each correct one passes as what it declares, a
-// defect beside it does not.
+// The limits of quantisers against kernels simulated bit for bit: each correct one passes as what it
+// declares, a defect beside it does not.
 #include <fmt/format.h>
 
 #include <bit>
@@ -59,7 +59,8 @@ TEST(QuantiseLimits, every_combination_of_declared_steps_is_exact_and_another_is
               others);
 }
 
-// Where scales, their reciprocals and 16-bit scales underflow or overflow, each kernel still passes as itself.
+// Where scales, their reciprocals and 16-bit scales underflow or overflow, each kernel still passes as
+// itself.
 TEST(QuantiseLimits, no_combination_is_accused_at_the_ends_of_the_ranges) {
   std::size_t outputs = 0, claimed = 0;
   const Shape shape{8, 128};
@@ -232,13 +233,15 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
   EXPECT_GE(outputs, 1000000U);
 }
 
-// Kernels whose numbers are off by a rounding here and there, all at once, on values that lie half-way between codes under scales
-// that lie half-way between stored ones: each correct one passes, and one whose codes are cut toward zero does not.
+// Kernels whose numbers are off by a rounding here and there, all at once, on values that lie half-way
+// between codes under scales that lie half-way between stored ones: each correct one passes, and one whose
+// codes are cut toward zero does not.
 bool has_ruled_ties(std::string_view name) {
   return name.starts_with("q") || name.starts_with("mx") || name.starts_with("nvfp4");
 }
 
-// How a kernel of a block format scales, divides and rounds, in f32. D: the extreme, or the range, over the scale.
+// How a kernel of a block format scales, divides and rounds, in f32. D: the extreme, or the range, over the
+// scale.
 struct BlockWay {
   int scale, code;  // divide, reciprocal, inverse; divide, reciprocal, direct, fl(x D) / extreme
   bool by_rule;     // or, in q8_0 and q8_1, halves to even, and in the others down
@@ -270,8 +273,8 @@ std::vector<double> quantised_block(std::string_view name, std::span<const float
   return y;
 }
 
-// Under a scale that is a power of two by every way, each way gives a tie the code of its rule, and another is caught. Under any
-// other scale the ways part, and so they do where either code is declared.
+// Under a scale that is a power of two by every way, each way gives a tie the code of its rule, and another
+// is caught. Under any other scale the ways part, and so they do where either code is declared.
 TEST(QuantiseLimits, a_tie_has_the_code_of_its_rule_where_every_way_finds_it) {
   for (const char* name : {"q8_0", "q8_1", "q4_0", "q5_0", "q4_1", "q5_1"})
     for (const float step : {1.0F, 0x1p-9F, 0x1p6F, 1.3F}) {

@@ -44,7 +44,8 @@ TEST(QuantiseLimits, a_nan_or_inf_unclaims_no_more_than_its_own_group) {
       if (std::isnan(value)) expect_pass(any, s.made({.maximum = restarted}));
       if (std::isinf(value))
         expect_pass(any, s.made({.maximum = plain, .largest_absmax = std::numeric_limits<float>::max()}));
-      // A sign, three times as much, NaN; the scale of a group that is undefined may be Inf, which is read as NaN.
+      // A sign, three times as much, NaN; the scale of a group that is undefined may be Inf, which is read as
+      // NaN.
       for (const double factor : {-1.0, 3.0, static_cast<double>(kNan)}) {
         std::vector<double> bad = good;
         bad[64 + 3] *= factor;
@@ -107,7 +108,8 @@ TEST(QuantiseLimits, a_row_of_zeros_may_store_the_scale_zero_and_no_other_row_ma
   }
 }
 
-// What is moved to see which codes are in doubt stays finite: an Inf would poison the block, and no number be its limit.
+// What is moved to see which codes are in doubt stays finite: an Inf would poison the block, and no number be
+// its limit.
 TEST(Quantize, a_block_next_to_the_largest_f32_has_limits_and_another_code_is_beyond_them) {
   for (const Format& to : formats()) {
     if (to.kind != FormatKind::block || to.block->searched) continue;

@@ -1,5 +1,5 @@
-// Quantisers whose scales are searched for, against what all of them keep to (admissible_searched.cpp): searches that are made here step
-// by step pass, and a defect of each kind does not.
+// Quantisers whose scales are searched for, against what all of them keep to (admissible_searched.cpp):
+// searches that are made here step by step pass, and a defect of each kind does not.
 #include <fmt/format.h>
 
 #include "reference/formats/block.hpp"

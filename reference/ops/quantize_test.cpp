@@ -197,8 +197,8 @@ TEST(Requantize, the_progressive_chain_and_its_faults) {
   expect_caught(t, decoded(to, {16, 128}, draw(Shape1::peaked, 2048, 15), {}));
 }
 
-// int4 in groups, to FP8 under one scale, to int4 per channel under a second one: the stages one after the other, as kernels take
-// them.
+// int4 in groups, to FP8 under one scale, to int4 per channel under a second one: the stages one after the
+// other, as kernels take them.
 std::vector<double> two_stages(const Shape& shape, const Values& x, const Quantiser& first,
                                const Quantiser& second, bool through_fp8 = true) {
   const std::vector<double> in_fp8 = decoded(format("e4m3fn_tensor"), shape, x, first);

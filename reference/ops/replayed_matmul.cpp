@@ -11,8 +11,8 @@
 namespace assay {
 namespace {
 
-// With ftz=yes: whether a number below 2^-126 can occur on the way to c's product with its scales. Partial sums are multiples of the
-// operands' grids, and a rounding leaves them so.
+// With ftz=yes: whether a number below 2^-126 can occur on the way to c's product with its scales. Partial
+// sums are multiples of the operands' grids, and a rounding leaves them so.
 bool may_flush(const ReplayRows& a, std::size_t i, const ReplayRows& b, std::size_t j, double sum) {
   const auto is_tiny = [](double x) { return x != 0 && std::fabs(x) < 0x1p-126; };
   const double sa = static_cast<double>(a.scales[i]), sb = static_cast<double>(b.scales[j]);

@@ -1,4 +1,5 @@
-// matmul under level=replay: the bits that the declared schedule makes of the operands, and the schedule's steps.
+// matmul under level=replay: the bits that the declared schedule makes of the operands, and the schedule's
+// steps.
 #pragma once
 
 #include <span>
@@ -21,10 +22,10 @@ struct ReplayRows {
 // Throws InputError bad_contract where the contract does not decide a row of `name`.
 ReplayRows replay_rows_of(const Operands& operands, const char* name);
 
-// Of every element whose two rows are finite numbers and whose replayed result is one, truth.value becomes what the schedule stores
-// and truth.limit 0; with ftz=yes only where no operand, partial sum or product with a scale can be a number that may be flushed. The
-// others stay as they are. Throws InputError bad_contract: a schedule that is none, or does not fit the operands or the rest of the
-// contract.
+// Of every element whose two rows are finite numbers and whose replayed result is one, truth.value becomes
+// what the schedule stores and truth.limit 0; with ftz=yes only where no operand, partial sum or product with
+// a scale can be a number that may be flushed. The others stay as they are. Throws InputError bad_contract: a
+// schedule that is none, or does not fit the operands or the rest of the contract.
 void replay_products(Truth& truth, std::string_view path, const Operands& left, const Operands& right,
                      const Contract& contract, const Store& store);
 

@@ -75,14 +75,16 @@ std::vector<ReplayStage> row_stages(std::string_view op, const Attributes& attri
   return under_schedule(contract, [&](const std::string& text) -> std::vector<ReplayStage> {
     const RowSchedule schedule = parse_row_schedule(op, text);
     const std::int64_t cols = attributes.integer("cols");
-    // What stands where a step has not come: 0, which adds nothing; where exponentials are added, a number whose exponential is 0 beside
-    // any that the row has left (in f16 too), unless the row's own are as small.
+    // What stands where a step has not come: 0, which adds nothing; where exponentials are added, a number
+    // whose exponential is 0 beside any that the row has left (in f16 too), unless the row's own are as
+    // small.
     const bool exponentials = op == "softmax" || op == "logsumexp";
     if (exponentials && op == "softmax" &&
         (schedule.word("temperature") != "none" || schedule.word("cap") != "none"))
       return {};  // no number that vanishes behind those
     constexpr float kVanishing = -30000;
-    // The elements of a row that step t leaves: columns [0, t), or of wht those that stages up to t alone move about.
+    // The elements of a row that step t leaves: columns [0, t), or of wht those that stages up to t alone
+    // move about.
     const auto cut = [&inputs, cols,
                       exponentials](const std::function<bool(std::int64_t, std::int64_t)>& has) {
       return [&inputs, cols, has, exponentials](std::int64_t t) {

@@ -7,8 +7,9 @@
 // Domain. Every code of `from`; a scale of x that is negative, NaN or infinite is refused (bad_scale).
 //
 // Limit. A kernel decodes x in f32 with `roundings` = k roundings. k <= 1: the nearest f32 of the decoded
-// number, which is known, and then admissible.hpp. k > 1: each decoded number is somewhere in its own enclosure (decoding.hpp),
-// and what may be made of numbers between such ends is admitted: absmax and an element need not be off alike.
+// number, which is known, and then admissible.hpp. k > 1: each decoded number is somewhere in its own
+// enclosure (decoding.hpp), and what may be made of numbers between such ends is admitted: absmax and an
+// element need not be off alike.
 #include <array>
 #include <cmath>
 

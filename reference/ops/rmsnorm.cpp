@@ -1,18 +1,19 @@
 // rmsnorm: y[r,i] = x[r,i] gamma[i] / sqrt(mean_j x[r,j]^2 + eps)
 // x[rows,cols] dtype, gamma[cols] f32 -> y[rows,cols] dtype; eps > 0.
 //
-// Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that element is
-// NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the normalised x. Where a square,
-// the sum or x gamma may overflow `acc`, nothing is claimed (limit +Inf).
+// Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that
+// element is NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the
+// normalised x. Where a square, the sum or x gamma may overflow `acc`, nothing is claimed (limit +Inf).
 //
-// Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by cols,
-// adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies x, 1/sqrt and gamma in the declared order of products (norm.hpp:
-// Affine), stores. Each step is one line of truth() in the calculus of enclosure.hpp; to first order the limit is
+// Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by
+// cols, adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies x, 1/sqrt and gamma in the declared order
+// of products (norm.hpp: Affine), stores. Each step is one line of truth() in the calculus of enclosure.hpp;
+// to first order the limit is
 //   |y| ((n/2 + div_ulp + 1) u + 2 rsqrt_ulp u + 2 u)
-// and the stored rounding, since the mean's relative error halves under rsqrt; and where x gamma underflows before 1/sqrt,
-// tiny / sqrt(eps): with x = 2^-140 and gamma = 2^-9 all of y, under product=any and x_gamma_inv.
-// No kernel's mean is negative: where its interval reaches 0 (1 / cols flushed, in f16 from cols = 16385 on) it is cut there, and the
-// limit is |x| / sqrt(eps).
+// and the stored rounding, since the mean's relative error halves under rsqrt; and where x gamma underflows
+// before 1/sqrt, tiny / sqrt(eps): with x = 2^-140 and gamma = 2^-9 all of y, under product=any and
+// x_gamma_inv. No kernel's mean is negative: where its interval reaches 0 (1 / cols flushed, in f16 from cols
+// = 16385 on) it is cut there, and the limit is |x| / sqrt(eps).
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"

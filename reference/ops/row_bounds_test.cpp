@@ -1,5 +1,5 @@
-// Counter-examples to limits of ops on rows: each is a kernel within its declared arithmetic, in plain arithmetic of its own,
-// that a limit once accused; beside it a wrong kernel that is still caught.
+// Counter-examples to limits of ops on rows: each is a kernel within its declared arithmetic, in plain
+// arithmetic of its own, that a limit once accused; beside it a wrong kernel that is still caught.
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/op_testing.hpp"
 

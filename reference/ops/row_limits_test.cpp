@@ -1,5 +1,5 @@
-// The limits of softmax, logsumexp, wht and argmax under attack: what a contract leaves open passes, and the fault beside it
-// does not.
+// The limits of softmax, logsumexp, wht and argmax under attack: what a contract leaves open passes, and the
+// fault beside it does not.
 #include "reference/ops/op_testing.hpp"
 
 namespace assay::testing {

@@ -1,5 +1,6 @@
-// The rules of the limits of ops on rows, each with a known point: a kernel within its contract, in plain arithmetic of its own,
-// that takes more than half of the limit, and is accused when that rule alone is dropped.
+// The rules of the limits of ops on rows, each with a known point: a kernel within its contract, in plain
+// arithmetic of its own, that takes more than half of the limit, and is accused when that rule alone is
+// dropped.
 #include <functional>
 #include <set>
 

@@ -1,5 +1,5 @@
-// Kernels of ops on rows with which people who knew the manual alone broke limits, each beside a wrong one that
-// stays caught.
+// Kernels of ops on rows with which people who knew the manual alone broke limits, each beside a wrong one
+// that stays caught.
 #include <cmath>
 
 #include "reference/ops/op_testing.hpp"
@@ -67,7 +67,8 @@ TEST(RowsOfStrangers, a_kept_weight_is_relative_to_a_maximum_that_was_rounded_up
   EXPECT_GT(judge(near.truth(words + "f16 ftz=no"), Values{1, 0}).bad, 0U);
 }
 
-// The running maximum 10496 is a rounded 10499.8, against which a weight of e^3.8 = 46 is kept; the factor is one step of 2^-24.
+// The running maximum 10496 is a rounded 10499.8, against which a weight of e^3.8 = 46 is kept; the factor is
+// one step of 2^-24.
 TEST(RowsOfStrangers, a_factor_that_underflows_meets_a_weight_above_1) {
   const OpCase c = row("softmax", {10499.83F, 10940.02F});
   const double kept = 46 * 0x1p-24, sum = 0.0187;
@@ -76,7 +77,8 @@ TEST(RowsOfStrangers, a_factor_that_underflows_meets_a_weight_above_1) {
   EXPECT_GT(judge(c.truth("acc=f32 rescales=1 exp_ulp=1 div_ulp=0.5"), got).bad, 0U);
 }
 
-// M = -2^64 of keys alone: M log2 e is off by 2^40, and exp2 of that is Inf, though the row's largest logit is the sink's 0.
+// M = -2^64 of keys alone: M log2 e is off by 2^40, and exp2 of that is Inf, though the row's largest logit
+// is the sink's 0.
 TEST(RowsOfStrangers, what_is_subtracted_may_be_the_maximum_of_the_keys_below_a_sink) {
   OpCase far = row("softmax", {-0x1p64F, -0x1.8p64F}, {{"sinks", "yes"}}),
          near = row("softmax", {-1, -2}, {{"sinks", "yes"}});

@@ -11,14 +11,15 @@
 
 namespace assay {
 
-// Of limit / |value| over the elements whose value is a normal number of the output's format; below it a relative error
-// says nothing, for the format itself has none to give. An element of which nothing is claimed counts as infinite. An output off by the factor 1 +- r everywhere is beyond its limit in the elements where limit / |value| < r,
-// so that
+// Of limit / |value| over the elements whose value is a normal number of the output's format; below it a
+// relative error says nothing, for the format itself has none to give. An element of which nothing is claimed
+// counts as infinite. An output off by the factor 1 +- r everywhere is beyond its limit in the elements where
+// limit / |value| < r, so that
 //   some     is the smallest r that some element would have shown
 //   half     is the smallest r that half of them would have shown: the median
 //   loosest  is the r that it takes in the loosest element of which anything is claimed
-// Where the output has no such element (every value is 0, subnormal, NaN or an infinity) there is nothing relative to tell: elements
-// is 0, and the three are 0 if anything is claimed, infinite if nothing is.
+// Where the output has no such element (every value is 0, subnormal, NaN or an infinity) there is nothing
+// relative to tell: elements is 0, and the three are 0 if anything is claimed, infinite if nothing is.
 struct Sharpness {
   std::size_t elements = 0;
   double some = std::numeric_limits<double>::infinity();

@@ -26,8 +26,8 @@ TEST(Sharpness, is_the_least_the_median_and_the_greatest_of_limit_over_value) {
   EXPECT_EQ(s.loosest, 0.5);
 }
 
-// The figures are what judge() does: a uniform relative error just above `half` is seen in half of the elements, and one
-// just below it is not.
+// The figures are what judge() does: a uniform relative error just above `half` is seen in half of the
+// elements, and one just below it is not.
 TEST(Sharpness, half_is_where_half_of_the_elements_turn_red) {
   const std::vector<double> value = {1, 3, -7, 0.25, 1000}, limit = {0.1, 0.2, 0.3, 0.1, 5};
   const double half = of(value, limit).half;

@@ -6,40 +6,46 @@
 //   S   = sum_j w_j  (+ exp(sink_r - m))
 // x[rows,cols] dtype, mask[rows,cols] int8 (1 = visible), sinks[rows] f32 -> y[rows,cols] dtype.
 //
-// Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element is all 0.
-// A visible NaN, a visible +Inf after the cap (Inf - Inf), a NaN sink or a row whose visible logits and sink are all -Inf
-// makes every visible element of its row NaN, the last of these 0 under empty=zero; nothing is claimed of the masked ones there: 0 / NaN where a mask is added to
-// the logits, 0 where a kernel passes over them. So does a sink of +Inf, or not: a kernel whose maximum is that of the keys
-// gives w / Inf = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right
+// Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element
+// is all 0. A visible NaN, a visible +Inf after the cap (Inf - Inf), a NaN sink or a row whose visible logits
+// and sink are all -Inf makes every visible element of its row NaN, the last of these 0 under empty=zero;
+// nothing is claimed of the masked ones there: 0 / NaN where a mask is added to the logits, 0 where a kernel
+// passes over them. So does a sink of +Inf, or not: a kernel whose maximum is that of the keys gives w / Inf
+// = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right
 // aligned: row i of `rows` sees j <= cols - rows + i.
 //
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
 // functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives
-//   theta_i  the relative error of a kernel's weight, theta'_i of one that an online kernel keeps and multiplies
+//   theta_i  the relative error of a kernel's weight, theta'_i of one that an online kernel keeps and
+//   multiplies
 //   f_i      the weight that may vanish, 0 where none may
 //   H        the relative error of its sum
 // With D = gamma_{2 div_ulp} for the quotient (or the reciprocal and product that stand for it),
 //   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f_i (1 + D) / (S (1 - H)) + q,
-// q (enclosure.hpp: division_underflow) the steps of a subnormal quotient, div_ulp of them and at least a half, and of a
-// subnormal 1 / S, times the weight; 0 where neither may be. y' is then stored (op_io.hpp: set_truth). Where H >= 1 and yet
-// nothing leaves the range (a 16-bit acc over a long row), any finite number may stand there.
+// q (enclosure.hpp: division_underflow) the steps of a subnormal quotient, div_ulp of them and at least a
+// half, and of a subnormal 1 / S, times the weight; 0 where neither may be. y' is then stored (op_io.hpp:
+// set_truth). Where H >= 1 and yet nothing leaves the range (a 16-bit acc over a long row), any finite number
+// may stand there.
 //
-// A kernel that keeps its weights in a narrower format between its passes (weights=bf16) rounds each once more after it has
-// been summed. Where M = m is certain (logits that are not rounded, no base2, no sink, no rescales), the weight is decided() in
-// that format and y' stands around decided / S (set_truth_within), so that a kernel which keeps f32 is wrong; else 1 + theta_i
-// gains the factor 1 + u of the format, and f_i its smallest subnormal. An online kernel keeps exp(s_i - M), M the largest
-// of its time, and multiplies by exp(M - m) at the end: what is rounded is not exp(s_i - m), and nothing is decided.
+// A kernel that keeps its weights in a narrower format between its passes (weights=bf16) rounds each once
+// more after it has been summed. Where M = m is certain (logits that are not rounded, no base2, no sink, no
+// rescales), the weight is decided() in that format and y' stands around decided / S (set_truth_within), so
+// that a kernel which keeps f32 is wrong; else 1 + theta_i gains the factor 1 + u of the format, and f_i its
+// smallest subnormal. An online kernel keeps exp(s_i - M), M the largest of its time, and multiplies by exp(M
+// - m) at the end: what is rounded is not exp(s_i - m), and nothing is decided.
 //
-// A kernel may take its maximum over the keys alone: a common M changes no y. Where its exp(sink - M) may overflow, its y is
-// 0, and the limit admits that.
+// A kernel may take its maximum over the keys alone: a common M changes no y. Where its exp(sink - M) may
+// overflow, its y is 0, and the limit admits that.
 // The error e_j of a logit, which theta and H start from:
-//   x / temperature  enclosure.hpp: divided, by the rounded temperature: 2 div_ulp u and u, and where it may be subnormal the
+//   x / temperature  enclosure.hpp: divided, by the rounded temperature: 2 div_ulp u and u, and where it may
+//   be subnormal the
 //                    steps of it; or reciprocal and product
-//   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, of an infinity too, and its steps where
+//   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, of an infinity too,
+//   and its steps where
 //                    it may be subnormal, and two roundings of softcap
 //
-// With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1, order=any),
-// element 0: y = 4.68e-4, |s - m| = 3.17, S = 90.2, u = 2^-24.
+// With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1,
+// order=any), element 0: y = 4.68e-4, |s - m| = 3.17, S = 90.2, u = 2^-24.
 //   theta_i   4 u (exp) + 3.17 u (the difference)                          4.3e-7
 //   H         999 u (the sum in any order) + 3.5e-7 (the weights in it)    5.99e-5
 //   D         2 u                                                          1.2e-7
@@ -125,7 +131,8 @@ Enclosure logit(double x, double temperature, double softcap, const Contract& co
   Enclosure inner = {std::copysign(kInfinity, x), 0};
   if (std::isfinite(x)) {
     inner = divided_by(s, softcap, div_ulp, acc);
-    // |tanh| <= 1, so an argument that overflows is harmless; not one that an Inf for 1 / softcap may have made NaN.
+    // |tanh| <= 1, so an argument that overflows is harmless; not one that an Inf for 1 / softcap may have
+    // made NaN.
     const bool harmless = divided_by({0, 0}, softcap, div_ulp, acc).error < kInfinity;
     if (!harmless) return {inner.value, kInfinity};
   }

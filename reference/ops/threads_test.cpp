@@ -1,4 +1,5 @@
-// A truth is the same bits on any number of threads: what is cut into units, and what is put together from them.
+// A truth is the same bits on any number of threads: what is cut into units, and what is put together from
+// them.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -119,7 +119,8 @@ TEST(Wht, h_h_is_n_and_the_inverse_undoes_the_transform) {
   }
 }
 
-// IWHT(sum p_j v_j) = sum p_j IWHT(v_j): what lets an attention kernel leave V rotated and un-rotate one output.
+// IWHT(sum p_j v_j) = sum p_j IWHT(v_j): what lets an attention kernel leave V rotated and un-rotate one
+// output.
 TEST(Wht, the_deferred_inverse_equals_the_immediate_one) {
   const std::size_t n = 32, keys = 20;
   OpCase each("wht", {{"rows", "20"}, {"cols", "32"}, {"signs", "tq3"}, {"inverse", "yes"}});
@@ -172,7 +173,8 @@ TEST(Logsumexp, agrees_with_mpfr_and_correct_kernels_stay_within_the_limit) {
           Real exact = 0;
           for (const float each : x) exact += exp(Real(each) - Real(top));
           exact = log(exact) + Real(top);
-          // The sum's relative error is the logarithm's absolute one; then the logarithm, below 11, and one addition.
+          // The sum's relative error is the logarithm's absolute one; then the logarithm, below 11, and one
+          // addition.
           ASSERT_LE(
               static_cast<double>(abs(exact - Real(t.value[0]))),
               error_of_doubles(static_cast<double>(n) + 32, 1) + error_of_doubles(2, std::fabs(t.value[0])));

@@ -89,8 +89,9 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
   return v;
 }
 
-// Parts of the row and their merges. Nothing is claimed where a product of the largest difference of means with n_A n_B, in
-// whatever association, or n_A n_B itself, or the product of a mean with n, leaves the range.
+// Parts of the row and their merges. Nothing is claimed where a product of the largest difference of means
+// with n_A n_B, in whatever association, or n_A n_B itself, or the product of a mean with n, leaves the
+// range.
 Enclosure merged_welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, Order order,
                          const Machine& acc, double div_ulp, Enclosure& mean) {
   const double n = static_cast<double>(x.size());
@@ -152,7 +153,8 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
                        up(difference.error + exact.error + std::fabs(difference.value - exact.value))};
     return result;
   }
-  // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the division.
+  // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the
+  // division.
   const double additions = order.height(n);
   const Enclosure divisor = count(n, acc);
   const double divisions = 2 * div_ulp + 1 + (divisor.error > 0 ? 1 : 0);
@@ -164,8 +166,8 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
   const double shift = rule(Rule::mean_shift, dmu * dmu);
   const double shifted =
       exact.magnitude() + shift + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
-  // A difference d below the smallest normal may be flushed, or, of an x that is wider than acc, off by half a step: either changes
-  // its square by at most 2 normal tiny. A square that may underflow
+  // A difference d below the smallest normal may be flushed, or, of an x that is wider than acc, off by half
+  // a step: either changes its square by at most 2 normal tiny. A square that may underflow
   // loses tiny: under ftz=yes all of it, at once or in a sum of such squares, but once.
   double lost = 0;
   for (const Enclosure& each : in) {

@@ -1,25 +1,28 @@
 // wht: the randomised Walsh-Hadamard transform of each group of n = points neighbours in a row,
 //   y = H D x / sqrt(n)     (inverse=yes: y = D H x / sqrt(n), the exact inverse: H H = n I, D D = I)
 //   H[i][j] = (-1)^popcount(i & j),   D = diag(signs)
-// x[rows,cols] dtype, signs[ceil(points/32)] int32 packed, bit j % 32 of word j / 32 set = -1 (absent for signs=none)
+// x[rows,cols] dtype, signs[ceil(points/32)] int32 packed, bit j % 32 of word j / 32 set = -1 (absent for
+// signs=none)
 // -> y[rows,cols] dtype. n is a power of two that divides cols.
 // Deferred inverse: because it is linear, IWHT(sum_j p_j v_j) = sum_j p_j IWHT(v_j).
 //
-// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output agree. Where the
-// sum of the finite |x| may overflow, a partial sum may be Inf, and Inf - Inf after it: only NaN is claimed then, where the
-// definition gives it.
+// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output
+// agree. Where the sum of the finite |x| may overflow, a partial sum may be Inf, and Inf - Inf after it: only
+// NaN is claimed then, where the definition gives it.
 //
-// Limit. An output is a sum of the group's n terms +-x_j, of the declared order's height h (arithmetic/order.hpp; the butterfly
-// is order=tree, h = log2 n). With A = sum_j |x_j| over the group, the roundings on the way of a term are
+// Limit. An output is a sum of the group's n terms +-x_j, of the declared order's height h
+// (arithmetic/order.hpp; the butterfly is order=tree, h = log2 n). With A = sum_j |x_j| over the group, the
+// roundings on the way of a term are
 //   additions   gamma_h; (n - 1) u under order=any and sequential (Jeannerod and Rump 2013)
 //   scaling     by c = fl(1 / sqrt n), once, before or after (scale=once): 2
 //               each level by fl(1 / sqrt 2) (scale=levels): 2 log2 n
 // and, their relative errors a and gamma_k together,
 //   |y' - y| <= ((1 + a)(1 + gamma_k) - 1) A / sqrt n + underflow,
-// then the store; a term that is held alone in acc, as it is loaded, is rounded where x is wider (held_error): u |x_j| / sqrt n
-// more for each. D only flips signs. Underflow (enclosure.hpp): tiny for each x_j c that may be subnormal, where the terms are
-// scaled, and for y, where it may be; under scale=levels for each of the n products of an output. Sums lose n tiny_add under
-// ftz=yes (n tiny where an x is wider than acc), and nothing where every x_j and x_j c is a multiple of the smallest normal.
+// then the store; a term that is held alone in acc, as it is loaded, is rounded where x is wider
+// (held_error): u |x_j| / sqrt n more for each. D only flips signs. Underflow (enclosure.hpp): tiny for each
+// x_j c that may be subnormal, where the terms are scaled, and for y, where it may be; under scale=levels for
+// each of the n products of an output. Sums lose n tiny_add under ftz=yes (n tiny where an x is wider than
+// acc), and nothing where every x_j and x_j c is a multiple of the smallest normal.
 //
 // With numbers: 128 gaussian points in f32 (seed 1), order=tree, scale=once: h = 7, k = 2, A = 98.1,
 //   |y' - y| <= 9 * 2^-24 * 98.1 / sqrt(128) = 4.65e-6      (outputs are about 0.6);

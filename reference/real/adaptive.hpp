@@ -12,12 +12,14 @@ namespace assay {
 
 inline constexpr double kUnitRoundoff = 0x1p-53;  // u of double, round to nearest
 
-/// Rounds a bound upward: at least the exact value of any expression of at most six nonnegative double operations
-/// whose computed value is x. Six roundings lose at most a factor (1 - 2^-53)^6, and 2^-1075 each where they are
-/// subnormal; x (1 + 2^-49) + 2^-1071 outweighs both, and the two roundings here. NaN stays NaN.
+/// Rounds a bound upward: at least the exact value of any expression of at most six nonnegative double
+/// operations whose computed value is x. Six roundings lose at most a factor (1 - 2^-53)^6, and 2^-1075 each
+/// where they are subnormal; x (1 + 2^-49) + 2^-1071 outweighs both, and the two roundings here. NaN stays
+/// NaN.
 inline double outward(double x) { return std::fma(x, 0x1p-49, x) + 0x1p-1071; }
 
-/// |truth - value| <= error. A NaN or infinite error certifies nothing; comparisons written as error <= limit fail.
+/// |truth - value| <= error. A NaN or infinite error certifies nothing; comparisons written as error <= limit
+/// fail.
 struct Certified {
   double value = 0;
   double error = std::numeric_limits<double>::infinity();
@@ -52,13 +54,15 @@ inline Certified operator/(Certified a, Certified b) {
   const double rounding = rounding_of(value);
   return {value, outward((a.error + (std::abs(value) + rounding) * b.error) / least + rounding)};
 }
-/// |sqrt a - sqrt a'| = |a - a'| / (sqrt a + sqrt a') <= e_a / sqrt a'. An a that may be negative certifies nothing.
+/// |sqrt a - sqrt a'| = |a - a'| / (sqrt a + sqrt a') <= e_a / sqrt a'. An a that may be negative certifies
+/// nothing.
 inline Certified sqrt(Certified a) {
   const double value = std::sqrt(a.value);
   if (!(a.error <= a.value)) return {value, std::numeric_limits<double>::infinity()};
   return {value, a.value == 0 ? 0.0 : outward(a.error / value * (1 + 0x1p-50) + rounding_of(value))};
 }
-/// |exp a - exp a'| <= exp(a') (exp(e_a) - 1) and exp(e) - 1 <= e (1 + e) for e <= 1 (the series' tail is below e/2).
+/// |exp a - exp a'| <= exp(a') (exp(e_a) - 1) and exp(e) - 1 <= e (1 + e) for e <= 1 (the series' tail is
+/// below e/2).
 inline Certified exp(Certified a) {
   const double value = certified_exp(a.value);
   if (!(a.error <= 1) || !(a.value <= kExpMax)) return {value, std::numeric_limits<double>::infinity()};

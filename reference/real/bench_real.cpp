@@ -54,7 +54,8 @@ namespace {
 __extension__ using Binary128 = __float128;
 constexpr std::size_t kTerms = 4096;
 
-/// A path of the benchmark: does `items` items a call and returns a number, so that it cannot be optimised away.
+/// A path of the benchmark: does `items` items a call and returns a number, so that it cannot be optimised
+/// away.
 struct Path {
   double items;
   int calls;  // per turn, so that turns are of similar length

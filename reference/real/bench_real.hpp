@@ -1,4 +1,5 @@
-// Speed of the number types, as plain functions for a benchmark program: throughput in one thread, data in cache.
+// Speed of the number types, as plain functions for a benchmark program: throughput in one thread, data in
+// cache.
 #pragma once
 
 namespace assay {

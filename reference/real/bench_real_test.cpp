@@ -1,4 +1,5 @@
-// The measuring functions measure: every path ran, and the order of magnitudes that the design relies on holds.
+// The measuring functions measure: every path ran, and the order of magnitudes that the design relies on
+// holds.
 #include "reference/real/bench_real.hpp"
 
 #include <gtest/gtest.h>

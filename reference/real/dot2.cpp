@@ -41,8 +41,8 @@ Sums dot2_sums(const double* x, const double* y, size_t n) {
   const hn::ScalableTag<double> d;
   using V = hn::Vec<decltype(d)>;
   constexpr size_t lanes = HWY_LANES(double);
-  // So many partial sums on every machine, of every 16th product, whatever the width of a vector: enough to hide the latency of
-  // two_sum, and no more than the registers of each target hold.
+  // So many partial sums on every machine, of every 16th product, whatever the width of a vector: enough to
+  // hide the latency of two_sum, and no more than the registers of each target hold.
   constexpr size_t kSums = 16;
   constexpr size_t kChains = kSums / lanes;
   static_assert(kChains * lanes == kSums);
@@ -95,7 +95,8 @@ Sums dot2_sums(const double* x, const double* y, size_t n) {
   return total.sums;
 }
 
-/// All targets return through the same plain numbers: a struct of this namespace cannot cross the dispatch table.
+/// All targets return through the same plain numbers: a struct of this namespace cannot cross the dispatch
+/// table.
 void dot2_raw(const double* x, const double* y, size_t n, double* out) {
   const Sums sums = dot2_sums(x, y, n);
   out[0] = sums.p;

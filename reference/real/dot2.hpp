@@ -1,6 +1,7 @@
 // Dot2: a dot product as if computed in twice the working precision, with a bound computed from the data.
 //
-// Algorithm (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26(6), 2005, algorithms 5.3 and 5.8), here with L independent
+// Algorithm (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26(6), 2005, algorithms 5.3 and 5.8), here with L
+// independent
 // lanes:
 //   h_i + r_i = x_i y_i             two_prod
 //   p        <- p + h_i             two_sum, with remainder q_i
@@ -17,8 +18,8 @@
 // hence
 //   |P + s - x.y|  <= (u + gamma_(m-1)) e / (1 - m u) + |U|
 //                  <= m u / (1 - m u)^2 e + n 2^-1075.
-// `value` + `tail` is P + s renormalised by fast_two_sum's safe form, exactly. All of it evaluated upward. If a
-// product overflows or is not finite, error is NaN or +inf and certifies nothing.
+// `value` + `tail` is P + s renormalised by fast_two_sum's safe form, exactly. All of it evaluated upward. If
+// a product overflows or is not finite, error is NaN or +inf and certifies nothing.
 #pragma once
 
 #include <span>
@@ -36,8 +37,8 @@ struct Dot2Result {
   Certified certified() const { return {value, outward(std::abs(tail) + error)}; }
 };
 
-/// Shapes x [n], y [n]; n <= 2^40. A size mismatch is an InputError. Vectorised with run-time dispatch; L = 16
-/// on every machine, and all agree in every bit.
+/// Shapes x [n], y [n]; n <= 2^40. A size mismatch is an InputError. Vectorised with run-time dispatch; L =
+/// 16 on every machine, and all agree in every bit.
 Dot2Result dot2(std::span<const double> x, std::span<const double> y);
 
 }  // namespace assay

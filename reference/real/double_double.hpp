@@ -62,8 +62,8 @@ inline DoubleDouble operator*(DoubleDouble x, DoubleDouble y) {
   const double low = std::fma(x.lo, y.hi, std::fma(x.hi, y.lo, x.lo * y.lo));
   return double_double_detail::renormalise(c.value, c.error + low);
 }
-/// Algorithm 17 (DWDivDW2) with the fma form of the product: relative error at most kDivError. y = 0: Inf or NaN.
-/// Proof for this form, all terms relative to |x/y| and up to a factor 1 + 16u:
+/// Algorithm 17 (DWDivDW2) with the fma form of the product: relative error at most kDivError. y = 0: Inf or
+/// NaN. Proof for this form, all terms relative to |x/y| and up to a factor 1 + 16u:
 ///   |x/y - q|                         3 u      the rounding of q and the two dropped low words
 ///   r = y q (1 + 2 u^2)               2 u^2    algorithm 9
 ///   x.hi - r.hi                       0        exact (Sterbenz)

@@ -1,5 +1,6 @@
-// exp, expm1, log, log1p and tanh in double-double, with proven relative error bounds in units of u^2 = 2^-106, and log
-// and tanh as certified doubles. Slow (0.2 to 1 us): for escalation, and for the one log or tanh of a row.
+// exp, expm1, log, log1p and tanh in double-double, with proven relative error bounds in units of u^2 =
+// 2^-106, and log and tanh as certified doubles. Slow (0.2 to 1 us): for escalation, and for the one log or
+// tanh of a row.
 #pragma once
 
 #include "reference/real/adaptive.hpp"
@@ -30,9 +31,9 @@ DoubleDouble tanh(DoubleDouble x);
 /// value = x.hi, error = |x.lo| + relative_error |x|, outward.
 Certified certified(DoubleDouble x, double relative_error);
 
-/// log and tanh at a double, as certified doubles (error about half an ulp: the low word is known but dropped), over the
-/// whole range of finite doubles where the function is defined and finite. Elsewhere (log 0, NaN, infinities) the error
-/// is +inf or NaN and certifies nothing.
+/// log and tanh at a double, as certified doubles (error about half an ulp: the low word is known but
+/// dropped), over the whole range of finite doubles where the function is defined and finite. Elsewhere (log
+/// 0, NaN, infinities) the error is +inf or NaN and certifies nothing.
 Certified certified_log(double x);
 Certified certified_tanh(double x);
 

@@ -1,4 +1,5 @@
-// Double-double: every bound against MPFR intervals on adversarial operands, and the interval proof of exp's core.
+// Double-double: every bound against MPFR intervals on adversarial operands, and the interval proof of exp's
+// core.
 #include "reference/real/double_double.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ double relative_error(DoubleDouble got, const Interval& exact) {
   return ((interval(got) - exact) / exact).magnitude();
 }
 
-/// Random double-doubles whose significands are extreme: all ones, a single one, low words at the half-ulp limit.
+/// Random double-doubles whose significands are extreme: all ones, a single one, low words at the half-ulp
+/// limit.
 class Operands {
  public:
   DoubleDouble next(int exponent_reach) {
@@ -119,7 +121,8 @@ const Function kFunctions[] = {
     {"tanh near 0", tanh, exact_tanh, certified_tanh, kTanhError, -0.4, 0.4},
 };
 
-// A double-double rounded to double: half a unit in the last place, 1 % for its own error, and where that underflows.
+// A double-double rounded to double: half a unit in the last place, 1 % for its own error, and where that
+// underflows.
 double half_an_ulp(double value) { return std::ldexp(std::abs(value), -53) * 1.01 + 0x1p-1060; }
 
 TEST(double_double, functions_stay_within_their_bounds) {

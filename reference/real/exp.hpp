@@ -1,5 +1,6 @@
-// certified_exp: exp(hi + lo) in double with a proven relative error, scalar form. exp-inl.hpp holds the vector form;
-// both perform the very same sequence of operations, so that they agree in every bit on every target.
+// certified_exp: exp(hi + lo) in double with a proven relative error, scalar form. exp-inl.hpp holds the
+// vector form; both perform the very same sequence of operations, so that they agree in every bit on every
+// target.
 //
 //   k  = nearest integer to hi log2(e)                 (rounded by adding 1.5 * 2^52; |k| <= 1023)
 //   rh = hi - k L,  L = fl(ln 2)                       exact, see (1)
@@ -9,25 +10,29 @@
 //   exp(hi + lo) = y 2^k, formed as fma(y - 1, 2^k, 2^k), one rounding
 //
 // Proof of kExpRelativeError, for -708 <= hi <= 709, |lo| <= 2^-42 (half an ulp of hi is at most 2^-44):
-// (1) fma(hi, log2 e, 1.5 * 2^52) rounds hi log2(e) to an integer with an error of at most 1/2 from the rounding and
+// (1) fma(hi, log2 e, 1.5 * 2^52) rounds hi log2(e) to an integer with an error of at most 1/2 from the
+// rounding and
 //     |hi| 2^-54 < 2^-44 from the constant, so
 //       |rh| <= ln2/2 (1 + 2^-43) + 2^-45 < kExpReducedMax.
-//     If k = 0 then rh = hi. Otherwise |hi| > 0.34, so hi is a multiple of 2^-54, L is a multiple of 2^-53, and their
+//     If k = 0 then rh = hi. Otherwise |hi| > 0.34, so hi is a multiple of 2^-54, L is a multiple of 2^-53,
+//     and their
 //     difference, below 1/2, is a multiple of 2^-54: it is a double, and the fma delivers it exactly.
-// (2) |rl| <= 2^-42 + 1023 * 2^-55.2 < 2^-41.5; its error is one rounding, 2^-53 |rl|, plus |k| |ln2 - L - M|.
-// (3) With R the exact reduced argument, r = R + e1, e1 one rounding and (2). The computed y - 1 is
+// (2) |rl| <= 2^-42 + 1023 * 2^-55.2 < 2^-41.5; its error is one rounding, 2^-53 |rl|, plus |k| |ln2 - L -
+// M|. (3) With R the exact reduced argument, r = R + e1, e1 one rounding and (2). The computed y - 1 is
 //       R + r^2 q(r) + e_s,
 //     e_s the roundings of z, of the ten fma of q and z q + rl, and of rh + (...). Hence
 //       y - exp(R) = [1 + r + r^2 q(r) - exp(r)] + [exp(r) - e1 - exp(r - e1)] + e_s;
 //     the middle is at most |e1| |exp(r) - 1| + e1^2.
-// (4) The last fma rounds y 2^k once; k >= -1022 (hi >= -708 > -1022.5 ln 2) so the result is normal and the relative
+// (4) The last fma rounds y 2^k once; k >= -1022 (hi >= -708 > -1022.5 ln 2) so the result is normal and the
+// relative
 //     error of that rounding does not depend on k.
-// exp_proof_test.cpp evaluates (2) to (4) on 4096 subintervals of |r| <= kExpReducedMax with outward-rounded MPFR
-// intervals (q against a Taylor polynomial with its remainder) and asserts that the total, everywhere, is at most
-// kExpRelativeError. The coefficients came from a weighted minimax fit; the proof does not depend on how.
+// exp_proof_test.cpp evaluates (2) to (4) on 4096 subintervals of |r| <= kExpReducedMax with outward-rounded
+// MPFR intervals (q against a Taylor polynomial with its remainder) and asserts that the total, everywhere,
+// is at most kExpRelativeError. The coefficients came from a weighted minimax fit; the proof does not depend
+// on how.
 //
-// Outside that range: hi < -708 gives exactly 0 (absolute error below exp(-707.9) < 4e-308); hi > 709 gives +inf; NaN
-// in hi propagates; no other input gives NaN, provided lo is finite.
+// Outside that range: hi < -708 gives exactly 0 (absolute error below exp(-707.9) < 4e-308); hi > 709 gives
+// +inf; NaN in hi propagates; no other input gives NaN, provided lo is finite.
 #pragma once
 
 #include <bit>

@@ -12,15 +12,17 @@
 
 namespace assay::mp {
 
-/// Round to nearest with 113 bits (the precision of binary128) or 200 bits. Fixed at compile time, so that no global
-/// precision can change under a caller. digits10 is rounded up: the precision is at least what is named.
+/// Round to nearest with 113 bits (the precision of binary128) or 200 bits. Fixed at compile time, so that no
+/// global precision can change under a caller. digits10 is rounded up: the precision is at least what is
+/// named.
 using Real113 = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<34>,
                                               boost::multiprecision::et_off>;
 using Real200 = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>,
                                               boost::multiprecision::et_off>;
 
-/// A closed interval [low, high] with directed roundings at kBits: every operation returns an enclosure of the exact
-/// result for all members of its arguments, so what it proves, it proves. NaN makes every comparison false.
+/// A closed interval [low, high] with directed roundings at kBits: every operation returns an enclosure of
+/// the exact result for all members of its arguments, so what it proves, it proves. NaN makes every
+/// comparison false.
 class Interval {
  public:
   static constexpr mpfr_prec_t kBits = 320;

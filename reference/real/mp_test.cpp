@@ -1,4 +1,5 @@
-// Who checks the referee: MPFR against mpmath's vectors, against binary128 arithmetic, and against identities.
+// Who checks the referee: MPFR against mpmath's vectors, against binary128 arithmetic, and against
+// identities.
 #include "reference/real/mp.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ using mp::Real200;
 constexpr std::uint64_t kSeed = 160;
 __extension__ using Binary128 = __float128;
 
-// Vectors of 50 digits: at most half a unit of the 50th, 5e-50 relative; and 2 % of that for the width of the intervals.
+// Vectors of 50 digits: at most half a unit of the 50th, 5e-50 relative; and 2 % of that for the width of the
+// intervals.
 constexpr double kFiftyDigits = 5.1e-50;
 
 /// |a - b| <= limit |b| for all members.
@@ -81,8 +83,8 @@ TEST(referee, its_precisions_are_what_their_names_say) {
 }
 
 TEST(referee, satisfies_the_identities_of_its_functions) {
-  // Intervals have 320 bits. A handful of operations cost less than 20 of them; where a logarithm, or 1 - e^a, loses the
-  // leading digits of an argument down to 2^-40 or of a value up to e^128, 70.
+  // Intervals have 320 bits. A handful of operations cost less than 20 of them; where a logarithm, or 1 -
+  // e^a, loses the leading digits of an argument down to 2^-40 or of a value up to e^128, 70.
   constexpr double kOperations = 0x1p-300, kCancelling = 0x1p-250;
   std::mt19937_64 random(kSeed);
   std::uniform_real_distribution<double> unit(-1, 1);

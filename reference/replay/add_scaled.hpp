@@ -5,7 +5,8 @@
 
 namespace assay {
 
-// o[i] = fma(w, v[i], o[i]), or with fused=false the product rounded first. Vectorised (Highway, chosen at run time); the bits are std::fma's.
+// o[i] = fma(w, v[i], o[i]), or with fused=false the product rounded first. Vectorised (Highway, chosen at
+// run time); the bits are std::fma's.
 void add_scaled(float w, const float* v, float* o, std::size_t count, bool fused);
 
 }  // namespace assay

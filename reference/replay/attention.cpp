@@ -25,8 +25,9 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 
-// The operands of a product on a unit, of which each instruction takes `fused` products (0, or no fewer than the unit can: all of them):
-// where these are fewer, zeros fill the places between. The first instruction begins with product `origin`: zeros lead to it.
+// The operands of a product on a unit, of which each instruction takes `fused` products (0, or no fewer than
+// the unit can: all of them): where these are fewer, zeros fill the places between. The first instruction
+// begins with product `origin`: zeros lead to it.
 struct UnitProduct {
   UnitProduct(const MatrixUnit& of, std::int64_t products, std::int64_t origin = 0)
       : unit(of),
@@ -48,7 +49,8 @@ struct UnitProduct {
   }
 };
 
-// Rows of d columns in the order in which instructions of 16 products take them: four neighbours of each of four runs.
+// Rows of d columns in the order in which instructions of 16 products take them: four neighbours of each of
+// four runs.
 std::vector<float> gathered(std::span<const float> rows, std::int64_t d, std::int64_t run) {
   constexpr std::int64_t kProducts = 16, kRuns = 4, kNeighbours = 4, kPair = 2;
   std::vector<float> to(rows.begin(), rows.end());

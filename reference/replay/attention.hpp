@@ -31,7 +31,8 @@ struct ReplayQueries {
   std::int64_t first = 0;                                // the position of row 0 among the keys
   std::int64_t head = 0, group = 1;                      // which of how many heads of the group
   float sink = -std::numeric_limits<float>::infinity();  // with sink of the schedule
-  // Rows are heads of a group at the position `first`, each with a slope and a sink of its own, and see what row 0 sees.
+  // Rows are heads of a group at the position `first`, each with a slope and a sink of its own, and see what
+  // row 0 sees.
   bool heads = false;
   std::span<const float> slopes = {}, sinks = {};
   float slope_of(std::int64_t row) const {

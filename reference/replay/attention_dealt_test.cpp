@@ -1,5 +1,5 @@
-// Tiles that are dealt to the warps of a block and merged online, and parts merged by logarithms to base two, against such kernels written
-// out; and keys in front of all tiles.
+// Tiles that are dealt to the warps of a block and merged online, and parts merged by logarithms to base two,
+// against such kernels written out; and keys in front of all tiles.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -106,8 +106,8 @@ TEST(AttentionReplay, tiles_dealt_to_warps_and_merged_online) {
   expect_each_shows(out, others);
 }
 
-// Parts of kPart keys, each stored in f16 with m + lg2 l, taken by kGroups groups in turn, which store what they have likewise and are merged
-// first to last. whole: groups keep f32, in a kernel that is wrong.
+// Parts of kPart keys, each stored in f16 with m + lg2 l, taken by kGroups groups in turn, which store what
+// they have likewise and are merged first to last. whole: groups keep f32, in a kernel that is wrong.
 constexpr std::int64_t kPart = 20;
 std::vector<float> row_in_parts(const float* q, const std::vector<float>& k, const std::vector<float>& v,
                                 float scale, std::size_t groups, bool whole) {
@@ -172,7 +172,8 @@ TEST(AttentionReplay, parts_merged_by_logarithms_to_base_two) {
   EXPECT_NO_THROW(parse_attention_schedule("merge=log2 argument=scaled split=2"));
 }
 
-// A window hides the first keys, whose logits have more bits than the unit's operands: it is as if there were none of them.
+// A window hides the first keys, whose logits have more bits than the unit's operands: it is as if there were
+// none of them.
 TEST(AttentionReplay, keys_in_front_of_the_first_tile_are_no_operands) {
   constexpr std::int64_t kRows = 4, kHidden = 70;
   const auto q = drawn(1, 0, kRows * kD, 1, "f16"), k = drawn(2, 0, kKeys * kD, 1, "f16"),

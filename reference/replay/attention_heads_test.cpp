@@ -1,5 +1,6 @@
-// The replay of heads whose maxima move together against a kernel of that kind written out: lanes, warps, parts and their merge as
-// backends/cuda has them (attention_split_mma, attention_merge), products by the same model of the unit.
+// The replay of heads whose maxima move together against a kernel of that kind written out: lanes, warps,
+// parts and their merge as backends/cuda has them (attention_split_mma, attention_merge), products by the
+// same model of the unit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,7 +12,8 @@
 namespace assay {
 namespace {
 
-// Of keys that are served in fours, those that are left have sums of their own: by such a kernel's logits, and each word.
+// Of keys that are served in fours, those that are left have sums of their own: by such a kernel's logits,
+// and each word.
 TEST(AttentionReplay, keys_left_behind_fours_have_sums_of_their_own) {
   const std::int64_t keys = 23, d = 28, rows = 30;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),

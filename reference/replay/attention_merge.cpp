@@ -116,7 +116,8 @@ RowPart joined_online(Exp exp, std::span<const RowPart> dealt, std::span<float> 
   return part;
 }
 
-// merge=log2: parts that gave a quotient, rounded as the output is, and a logarithm; joined in groups, and these likewise.
+// merge=log2: parts that gave a quotient, rounded as the output is, and a logarithm; joined in groups, and
+// these likewise.
 FinishedRow by_log2(const AttentionSchedule& how, std::span<const RowPart> parts) {
   const Exp exp = exp_of(how.exp);
   const Rounded to_out(how.out);

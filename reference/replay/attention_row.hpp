@@ -73,7 +73,8 @@ class AttentionRow {
     if (argument == Argument::scaled_fma_max) return most * static_cast<float>(kLog2E);
     return argument == Argument::fma_max ? most * constant_ : most;
   }
-  // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
+  // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the
+  // weights. Returns a.
   // argument: how_'s, but for tiles that have one of their own; hold: the maximum stays (slack).
   float tile(std::span<float> s, Argument argument, bool hold) {
     const float c = constant_;
@@ -150,7 +151,8 @@ class AttentionRow {
                                                   : lanes_.size() * static_cast<std::size_t>(how_.pack);
     return keys - keys % width;
   }
-  // Adds a range of keys to the lanes, each of which is rescaled along with its first addition; 1 leaves it as it is.
+  // Adds a range of keys to the lanes, each of which is rescaled along with its first addition; 1 leaves it
+  // as it is.
   void add_to_lanes(std::span<const float> w, float a) {
     const auto pack = static_cast<std::size_t>(how_.pack), stride = lanes_.size() * pack;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {

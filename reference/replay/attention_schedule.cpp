@@ -136,7 +136,8 @@ constexpr std::array kKeys = {
 constexpr KeyTable kTable("attention schedule key", kKeys);
 constexpr std::array<std::string_view, 3> kVectorFormats = {"f32", "f16", "bf16"};
 
-// f(key, field) of every key, in the table's order. An enum's and a flag's values stand in the order of the key's words.
+// f(key, field) of every key, in the table's order. An enum's and a flag's values stand in the order of the
+// key's words.
 template <typename S, typename F>
 void for_each_field(S& s, const F& f) {
   f("qk", s.qk), f("pv", s.pv), f("p", s.p), f("out", s.out), f("tile", s.tile), f("order", s.descending);

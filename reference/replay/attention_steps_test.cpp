@@ -16,8 +16,9 @@
 namespace assay {
 namespace {
 
-// Softcap, alibi, a sink, a window whose tiles begin with it, hidden keys without a lane, parts of keys merged by weights: each has a
-// bit of its own to say. What the kernels of the cpu backend store by these steps is held against them in identify_level_test.
+// Softcap, alibi, a sink, a window whose tiles begin with it, hidden keys without a lane, parts of keys
+// merged by weights: each has a bit of its own to say. What the kernels of the cpu backend store by these
+// steps is held against them in identify_level_test.
 TEST(AttentionReplay, each_step_around_the_softmax_shows) {
   const std::int64_t keys = 150, d = 16, rows = 40;
   const auto numbers = [](std::uint64_t seed, std::int64_t count) {
@@ -50,8 +51,8 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
                           {"part=50", "part=0"},
                           {"part=50", "part=50 cut=40"},
                           {"split=3", "split=2"}});
-  // In exact arithmetic how parts are cut and merged is no difference; here each output is a mean of values below 4, by as many
-  // roundings in f32 as there are keys, and no more than twenty besides.
+  // In exact arithmetic how parts are cut and merged is no difference; here each output is a mean of values
+  // below 4, by as many roundings in f32 as there are keys, and no more than twenty besides.
   const float limit = 4 * static_cast<float>(keys + 20) * 0x1p-24f;
   const std::vector<float> other = out("split=3 part=50", "split=1 part=0");
   for (std::size_t i = 0; i < healthy.size(); ++i) EXPECT_LE(std::fabs(other[i] - healthy[i]), limit) << i;
@@ -61,7 +62,8 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
   EXPECT_THROW(parse_attention_schedule("split=2 sink=last"), InputError);
 }
 
-// Steps of vectors on a CPU: products in pairs, sums with a head and a tail, keys in eights, and keys behind the last whole vector.
+// Steps of vectors on a CPU: products in pairs, sums with a head and a tail, keys in eights, and keys behind
+// the last whole vector.
 TEST(AttentionReplay, each_step_of_vectors_shows) {
   const std::int64_t keys = 181, d = 64, rows = 8;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "bf16"),
@@ -91,7 +93,8 @@ TEST(AttentionReplay, each_step_of_vectors_shows) {
     EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
 }
 
-// own=: of a row whose keys are all of its own block the argument is that of own=, of keys in front of the block the schedule's.
+// own=: of a row whose keys are all of its own block the argument is that of own=, of keys in front of the
+// block the schedule's.
 TEST(AttentionReplay, tiles_of_a_rows_own_block_have_an_argument_of_their_own) {
   const std::int64_t keys = 96, d = 64, block = 32;
   const auto numbers = [](std::uint64_t seed) {
@@ -143,8 +146,8 @@ TEST(AttentionReplay, of_a_pair_the_second_key_is_added_first) {
   EXPECT_EQ(mean("pair"), 0.25F * (1 + 0x1p-23F));
 }
 
-// The steps of a kernel whose exponential is a series in f64, of which a group's heads share tiles: each has a bit of its own to say.
-// What a driver stores by them: gpu/vulkan_replay.
+// The steps of a kernel whose exponential is a series in f64, of which a group's heads share tiles: each has
+// a bit of its own to say. What a driver stores by them: gpu/vulkan_replay.
 TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
   const std::int64_t keys = 150, d = 32, rows = 40;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
@@ -185,8 +188,8 @@ TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
   EXPECT_THROW(parse_attention_schedule("argument=fma cap=series9"), InputError);
 }
 
-// Heads of a group that move their maxima together, tiles dealt to warps, columns in another order: each has a bit of its own to say.
-// What a device stores by these steps: gpu/replay.
+// Heads of a group that move their maxima together, tiles dealt to warps, columns in another order: each has
+// a bit of its own to say. What a device stores by these steps: gpu/replay.
 TEST(AttentionReplay, each_step_of_heads_that_move_together_shows) {
   const std::int64_t keys = 700, d = 64, heads = 6;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
@@ -236,7 +239,8 @@ TEST(AttentionReplay, each_step_of_heads_that_move_together_shows) {
   EXPECT_THROW(parse_attention_schedule("qk=f32 dot_run=8"), InputError);
 }
 
-// A scale of K joins that of S before anything else, one of V comes last: each one rounding more than without.
+// A scale of K joins that of S before anything else, one of V comes last: each one rounding more than
+// without.
 TEST(AttentionReplay, scales_beside_the_codes_are_one_rounding_each) {
   const std::int64_t keys = 90, d = 32, rows = 8;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn"),
@@ -260,7 +264,8 @@ TEST(AttentionReplay, scales_beside_the_codes_are_one_rounding_each) {
   EXPECT_THROW(parse_attention_schedule(whole + "head split=2"), InputError);
 }
 
-// A row of which V is stored rotated is transformed back by stages, of which the first are of neighbours or of halves.
+// A row of which V is stored rotated is transformed back by stages, of which the first are of neighbours or
+// of halves.
 TEST(AttentionReplay, a_row_is_transformed_back_stage_by_stage) {
   const std::int64_t keys = 20, d = 64, rows = 8;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
@@ -288,7 +293,8 @@ TEST(AttentionReplay, a_row_is_transformed_back_stage_by_stage) {
   EXPECT_NE(out("descending"), ascending);
 }
 
-// The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the other.
+// The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the
+// other.
 TEST(AttentionReplay, the_series_is_the_exponential_but_for_its_last_rounding) {
   const RowExp series = row_exp("series9"), nearest = row_exp("nearest");
   for (float x = -80; x < 0; x += 0x1.3p-10f) {

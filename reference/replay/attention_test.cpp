@@ -1,5 +1,5 @@
-// Fused attention replayed: rows that an H200 gave, bit for bit; a schedule that differs in one field does not pass for another;
-// special functions as the device has them.
+// Fused attention replayed: rows that an H200 gave, bit for bit; a schedule that differs in one field does
+// not pass for another; special functions as the device has them.
 #include "reference/replay/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -81,8 +81,9 @@ TEST(AttentionReplay, rows_of_an_h200_are_replayed_with_no_bit_different) {
   }
 }
 
-// Sinks in base two, alibi in front of log2 e, parts merged in lanes, q rounded or scaled to 8 bits, weights shifted and promoted, o kept in
-// f16: each has a bit of its own to say. What devices store by these steps: reference/golden/replay, reports/results/replay.md.
+// Sinks in base two, alibi in front of log2 e, parts merged in lanes, q rounded or scaled to 8 bits, weights
+// shifted and promoted, o kept in f16: each has a bit of its own to say. What devices store by these steps:
+// reference/golden/replay, reports/results/replay.md.
 TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
   const std::int64_t keys = 300, d = 32, rows = 40;
   const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn"),
@@ -143,8 +144,8 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
         "split=2 sink=exp2f", "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn q=e4m3fn split=2", "merge_fold=3",
         "p_shift=17"})
     EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
-  // Twice q has the same codes and twice the divisor: whatever the argument, that is twice the scale. A shift of weights in f32 changes no bit,
-  // however parts are merged.
+  // Twice q has the same codes and twice the divisor: whatever the argument, that is twice the scale. A shift
+  // of weights in f32 changes no bit, however parts are merged.
   std::vector<float> twice = q;
   for (float& x : twice) x *= 2;
   for (const char* argument :
@@ -158,14 +159,16 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
     const std::string parts = "qk=f32 pv=f32 p=f32 out=f32 tile=16 split=3 merge=" + std::string(merge);
     EXPECT_EQ(out(parts + " p_shift=8"), out(parts)) << merge;
   }
-  // With a sum that never closes before the end all is one chain, as without promotion, and is then added to 0.
+  // With a sum that never closes before the end all is one chain, as without promotion, and is then added to
+  // 0.
   EXPECT_EQ(out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8 "
                 "promote=512"),
             out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8"));
 }
 
-// A maximum that is rounded once more than the logits is below them by up to half its last place: of logits near 10^15 that is millions, and
-// the weight is infinite. In 16 bits it stays so, and infinity times 0 is NaN, as the H100 stores; it did not become 65504.
+// A maximum that is rounded once more than the logits is below them by up to half its last place: of logits
+// near 10^15 that is millions, and the weight is infinite. In 16 bits it stays so, and infinity times 0 is
+// NaN, as the H100 stores; it did not become 65504.
 TEST(AttentionReplay, a_weight_that_overflows_is_infinite_in_16_bits) {
   const std::int64_t keys = 64, d = 16;
   for (const char* format : {"f16", "bf16"}) {

@@ -36,8 +36,8 @@ inline std::string with_word(std::string text, const std::string& from, const st
   return text;
 }
 
-// out(from, to): what the schedule with that word replaced gives. Each of `words` gives other outputs than the whole, which are the same
-// when it is asked again.
+// out(from, to): what the schedule with that word replaced gives. Each of `words` gives other outputs than
+// the whole, which are the same when it is asked again.
 template <typename Out>
 void expect_each_shows(const Out& out, const std::vector<std::pair<std::string, std::string>>& words) {
   const std::vector<float> healthy = out("", "");

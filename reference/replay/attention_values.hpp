@@ -16,7 +16,8 @@ struct Tile {
   std::size_t place;      // among all tiles of a row
 };
 
-// The tiles of each part, and of each of those that it is dealt to, in the order in which they are taken; the first of all begins at `origin`.
+// The tiles of each part, and of each of those that it is dealt to, in the order in which they are taken; the
+// first of all begins at `origin`.
 std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64_t keys, std::int64_t origin);
 
 // A block of rows whose weights are known.

@@ -16,8 +16,8 @@ struct WeighedBlock {
   std::vector<float> tops, sums;  // [parts, rows]
 };
 
-// s [rows, keys]: S of rows first .. first + rows, which become their weights, rounded to the schedule's p. divisors: of rows of q that were
-// scaled, one each, or none.
+// s [rows, keys]: S of rows first .. first + rows, which become their weights, rounded to the schedule's p.
+// divisors: of rows of q that were scaled, one each, or none.
 WeighedBlock weigh_rows(const AttentionSchedule& how, const ReplayQueries& queries, std::int64_t keys,
                         std::int64_t first, std::int64_t rows, std::span<const float> divisors,
                         const std::vector<std::vector<Tile>>& plan, std::vector<float>& s);

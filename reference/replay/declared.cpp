@@ -26,8 +26,8 @@ std::int64_t height(const SumPlan& plan) {
   return of[static_cast<std::size_t>(plan.result)];
 }
 
-// Whether the bits of `s` are those of a unit promoted every `chunk` terms (0: never), in slices or not. Chunks added one after another
-// are slices too.
+// Whether the bits of `s` are those of a unit promoted every `chunk` terms (0: never), in slices or not.
+// Chunks added one after another are slices too.
 bool is_promoted(const Schedule& s, std::int64_t chunk, bool may_split, std::int64_t n) {
   if (s.chunk == chunk || (s.chunk == 0 && chunk >= n)) return true;
   Schedule same = s;

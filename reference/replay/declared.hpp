@@ -1,5 +1,5 @@
-// What a kernel declares of its sums against what its bits are: a schedule found is held against a contract, and under level=replay the
-// contract has the schedule, and the bits are held against that.
+// What a kernel declares of its sums against what its bits are: a schedule found is held against a contract,
+// and under level=replay the contract has the schedule, and the bits are held against that.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace assay {
 
-// "" where a kernel of this schedule keeps the contract of its sums (keys acc, order, promote) for n terms; else one line that
-// names the key: the kernel that ran is not the one declared, which is a `fallback`.
+// "" where a kernel of this schedule keeps the contract of its sums (keys acc, order, promote) for n terms;
+// else one line that names the key: the kernel that ran is not the one declared, which is a `fallback`.
 std::string contradiction(const Contract& contract, const Schedule& schedule, std::int64_t n);
 
-// Keys of a contract that may declare a schedule whole: schedule=acc:f32/lanes:16, level=replay. Of outputs whose inputs are finite
-// numbers the truth is then what the schedule stores, with limit 0 (+0 and -0 are one number); the others keep the limit that the
-// rest of the contract gives.
+// Keys of a contract that may declare a schedule whole: schedule=acc:f32/lanes:16, level=replay. Of outputs
+// whose inputs are finite numbers the truth is then what the schedule stores, with limit 0 (+0 and -0 are one
+// number); the others keep the limit that the rest of the contract gives.
 inline constexpr KeySpec kScheduleKey{
     "schedule",
     KeyKind::text,
@@ -52,10 +52,12 @@ auto under_schedule(const Contract& contract, const F& f) {
   }
 }
 [[noreturn]] void refuse_contract(const std::string& why);
-// Throws InputError bad_contract unless the store is the one that schedules know: out=dtype, to nearest even, ieee, ftz=no.
+// Throws InputError bad_contract unless the store is the one that schedules know: out=dtype, to nearest even,
+// ieee, ftz=no.
 void require_plain_store(const Contract& contract);
 
-// "terms 64..95 are added: block 3 of 16, chunk 1 of 4, slice 2 of 2": the step of n terms' sum that takes in [begin, end).
+// "terms 64..95 are added: block 3 of 16, chunk 1 of 4, slice 2 of 2": the step of n terms' sum that takes in
+// [begin, end).
 std::string name_of_step(const Schedule& schedule, std::int64_t n, std::int64_t begin, std::int64_t end);
 
 }  // namespace assay

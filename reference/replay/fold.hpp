@@ -1,5 +1,6 @@
-// A fold of L partial sums is a word or a list of steps, each `stride` or `stride*count`: a step replaces sums j, j + stride,
-// ..., j + (count - 1) stride by their chain, first to last (count is 2 where it is left out). The counts multiply to L.
+// A fold of L partial sums is a word or a list of steps, each `stride` or `stride*count`: a step replaces
+// sums j, j + stride, ..., j + (count - 1) stride by their chain, first to last (count is 2 where it is left
+// out). The counts multiply to L.
 //   halving      8.4.2.1 for L = 16: a butterfly, x[j] + x[j + L/2]
 //   adjacent     1.2.4.8: x[2j] + x[2j + 1]
 //   sequential   1*16;  reverse: the same from the last to the first
@@ -27,8 +28,8 @@ struct Fold {
   std::vector<FoldStep> steps;
   bool operator==(const Fold&) const = default;
 };
-// A word or steps, for `count` sums. halving and adjacent take any count: halves are rounded up, an odd one out waits.
-// Throws InputError bad_value.
+// A word or steps, for `count` sums. halving and adjacent take any count: halves are rounded up, an odd one
+// out waits. Throws InputError bad_value.
 Fold fold_of(std::string_view text, std::int64_t count);
 // The same in the shortest spelling: a word where one says it.
 std::string to_string(const Fold& fold, std::int64_t count);
@@ -37,7 +38,8 @@ struct FoldAddition {
   std::int32_t into, from;
 };
 std::vector<FoldAddition> additions(const Fold& fold, std::int64_t count, std::int32_t& result);
-// Which of `count` sums are left behind the step, but for the last one, that leaves `sums` of them; {} where none does.
+// Which of `count` sums are left behind the step, but for the last one, that leaves `sums` of them; {} where
+// none does.
 std::vector<std::size_t> left_of(const Fold& fold, std::int64_t count, std::int64_t sums);
 
 // The fold of f32 sums, prepared once.

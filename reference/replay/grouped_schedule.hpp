@@ -1,21 +1,25 @@
-// A product whose rows or columns are not all summed alike: kernels serve the rows that meet the same weights, or the columns of a row, in
-// groups, and those that are left behind the last whole group by another loop.
+// A product whose rows or columns are not all summed alike: kernels serve the rows that meet the same
+// weights, or the columns of a row, in groups, and those that are left behind the last whole group by another
+// loop.
 //
 //   rows=4 acc=f32 lanes=16 left.lanes=64 left.fold=16.32.8.4.2.1 left.tail=vector:16
 //
-// Of `count` rows that meet the same weights, row i with i < count - count mod rows has the schedule without left., the others the
-// same with the keys of left. in place of its own. In matmul those are all rows of a; in moe the tokens of one expert, in the order of
-// topk_ids. Without rows= there is one schedule.
+// Of `count` rows that meet the same weights, row i with i < count - count mod rows has the schedule without
+// left., the others the same with the keys of left. in place of its own. In matmul those are all rows of a;
+// in moe the tokens of one expert, in the order of topk_ids. Without rows= there is one schedule.
 //
-//   columns=4 acc=f32 fma=yes lanes=16 head=1 tail=refold left.lanes=32 left.head_at=apart left.tail=folded:16 second.lanes=16
+//   columns=4 acc=f32 fma=yes lanes=16 head=1 tail=refold left.lanes=32 left.head_at=apart
+//   left.tail=folded:16 second.lanes=16
 //   second.tail=lanes
 //
-// The same of n columns, j < n - n mod columns; every second one of those that are left has the keys of second. in place of the others'.
+// The same of n columns, j < n - n mod columns; every second one of those that are left has the keys of
+// second. in place of the others'.
 //
-//   acc=f32 fma=yes chunk=256 below2.chunk=0 below2.lanes=16 below2.head=1 below2.tail=refold below16.chunk=0 below16.lanes=16
+//   acc=f32 fma=yes chunk=256 below2.chunk=0 below2.lanes=16 below2.head=1 below2.tail=refold below16.chunk=0
+//   below16.lanes=16
 //
-// Where fewer than N rows meet the same weights, all of them have the schedule with the keys of belowN. in place of its own, of the least
-// such N: a library calls another routine for few rows.
+// Where fewer than N rows meet the same weights, all of them have the schedule with the keys of belowN. in
+// place of its own, of the least such N: a library calls another routine for few rows.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +56,15 @@ struct GroupedSchedule {
   bool operator==(const GroupedSchedule&) const = default;
 };
 
-// `text` as above, each key behind `prefix`; keys that do not begin with it are left alone. Throws InputError unknown_name or
-// bad_value, as parse_schedule does, where only one of rows or columns and left.* is given, where both are, and where left.*, second.* or
-// belowN.* says nothing else than what it stands for.
+// `text` as above, each key behind `prefix`; keys that do not begin with it are left alone. Throws InputError
+// unknown_name or bad_value, as parse_schedule does, where only one of rows or columns and left.* is given,
+// where both are, and where left.*, second.* or belowN.* says nothing else than what it stands for.
 GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix = "");
 // Canonical: parse(print(s)) == s.
 std::string print_schedule(const GroupedSchedule& schedule, std::string_view prefix = "");
 
-// sums[m,n] = sum_k a[m,k] b[n,k] of m rows that meet the same weights, each row by its schedule, before the epilogue. Throws
-// InputError as GemmReplay::sums does.
+// sums[m,n] = sum_k a[m,k] b[n,k] of m rows that meet the same weights, each row by its schedule, before the
+// epilogue. Throws InputError as GemmReplay::sums does.
 std::vector<double> replay_sums(const GroupedSchedule& schedule, ReplayOperand a, ReplayOperand b);
 
 // The rows `which` of an operand [rows, k], in that order.

@@ -1,5 +1,5 @@
-// The grammar of schedules by groups of rows: what is printed is read back, half of a pair of words is refused, and each row has the
-// bits of the schedule that is its own.
+// The grammar of schedules by groups of rows: what is printed is read back, half of a pair of words is
+// refused, and each row has the bits of the schedule that is its own.
 #include "reference/replay/grouped_schedule.hpp"
 
 #include <fmt/format.h>

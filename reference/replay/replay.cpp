@@ -16,7 +16,8 @@ namespace {
 
 constexpr auto kLanes = static_cast<std::int64_t>(kSumLanes);
 
-// a + b rounded to odd at 53 bits: rounded again to 50 bits or fewer it is rounded once (Boldo and Melquiond 2008).
+// a + b rounded to odd at 53 bits: rounded again to 50 bits or fewer it is rounded once (Boldo and Melquiond
+// 2008).
 double add_to_odd(double a, double b) {
   const double sum = a + b;
   const double back = sum - a;

@@ -15,8 +15,8 @@
 
 namespace assay {
 
-// One side of a product: rows [rows, k] of numbers that are exact in `format` (a scalar format; it decides nothing but the
-// exponents that a matrix unit aligns by), and for units with block scales those.
+// One side of a product: rows [rows, k] of numbers that are exact in `format` (a scalar format; it decides
+// nothing but the exponents that a matrix unit aligns by), and for units with block scales those.
 struct ReplayOperand {
   std::int64_t rows = 0, k = 0;
   std::string format;
@@ -24,8 +24,8 @@ struct ReplayOperand {
   std::vector<float> block_scales = {};
 };
 
-// y[m,n] = sum_k a[m,k] b[n,k]: operands once, any number of schedules. Results are the numbers that a kernel of that schedule
-// holds before its epilogue. By up to reference_threads() threads (parallel.hpp).
+// y[m,n] = sum_k a[m,k] b[n,k]: operands once, any number of schedules. Results are the numbers that a kernel
+// of that schedule holds before its epilogue. By up to reference_threads() threads (parallel.hpp).
 class GemmReplay {
  public:
   GemmReplay(ReplayOperand a, ReplayOperand b);
@@ -34,9 +34,11 @@ class GemmReplay {
   std::int64_t rows() const;
   std::int64_t columns() const;
   std::int64_t terms() const;
-  // Throws InputError bad_value where the schedule's unit does not take the formats, or its slices cut a block.
+  // Throws InputError bad_value where the schedule's unit does not take the formats, or its slices cut a
+  // block.
   std::vector<double> sums(const Schedule& schedule) const;
-  // The same of terms [0, terms) alone, the rest as if it were not there: what a kernel gives whose inputs end there in zeros.
+  // The same of terms [0, terms) alone, the rest as if it were not there: what a kernel gives whose inputs
+  // end there in zeros.
   std::vector<double> sums(const SumPlan& plan) const;
 
  private:
@@ -44,7 +46,8 @@ class GemmReplay {
   std::unique_ptr<Data> data_;
 };
 
-// A sum with the scales of its row and column, each product rounded to f32 in the order of Schedule::scales; none leaves it as it is.
+// A sum with the scales of its row and column, each product rounded to f32 in the order of Schedule::scales;
+// none leaves it as it is.
 double with_scales(double sum, float a_scale, float b_scale, std::string_view order);
 
 // Rows [rows, k] once, for any number of sums of each.

@@ -1,5 +1,6 @@
-// f32 rounded to a narrower format and back, as round_to does (reference/formats/scalar.hpp): in few instructions for f16 and bf16, which
-// overflow to infinity, as conversions do. Those to 8 bits saturate, for hardware has no other.
+// f32 rounded to a narrower format and back, as round_to does (reference/formats/scalar.hpp): in few
+// instructions for f16 and bf16, which overflow to infinity, as conversions do. Those to 8 bits saturate, for
+// hardware has no other.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
-// The steps of softmax and logsumexp in front of their quotient: logits, their maximum, exponentials, and the sum of those.
+// The steps of softmax and logsumexp in front of their quotient: logits, their maximum, exponentials, and the
+// sum of those.
 #pragma once
 
 #include <optional>
@@ -27,7 +28,8 @@ struct RowInputs {
 
 // Whether the call has the step that this key of softmax names; true for keys of steps that each call has.
 bool has_step(std::string_view key, const RowInputs& in);
-// The key of a step that the call has and the schedule has no word for, or the other way round; "" where there is none.
+// The key of a step that the call has and the schedule has no word for, or the other way round; "" where
+// there is none.
 std::string_view step_at_odds(const RowSchedule& schedule, const RowInputs& in);
 
 class RowExponentials {

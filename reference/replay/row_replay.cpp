@@ -16,7 +16,8 @@ namespace {
 
 float as_float(double x) { return static_cast<float>(x); }
 
-// A sum in f64 is divided as it is; of one in f32 the quotient in f64, rounded, is that in f32 (53 >= 2 * 24 + 2 bits).
+// A sum in f64 is divided as it is; of one in f32 the quotient in f64, rounded, is that in f32 (53 >= 2 * 24
+// + 2 bits).
 float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
   const auto count = static_cast<float>(n);
   if (s.word("mean") == "division") return as_float(sum / static_cast<double>(n));

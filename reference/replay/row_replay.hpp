@@ -26,12 +26,14 @@ class RowReplay {
  public:
   explicit RowReplay(RowInputs in) : in_(std::move(in)) {}
   const RowInputs& inputs() const { return in_; }
-  // What is stored: [rows, cols], of logsumexp [rows]. Throws InputError bad_value where step_at_odds() names one.
+  // What is stored: [rows, cols], of logsumexp [rows]. Throws InputError bad_value where step_at_odds() names
+  // one.
   std::vector<double> outputs(const RowSchedule& schedule);
   SumsOfRows sums(const RowSchedule& schedule);
   // The same of a layernorm whose rows have these means.
   SumsOfRows sums_about(const RowSchedule& schedule, std::vector<float> means);
-  // What a norm multiplies by, or with root=quotient divides by, of a row with these squares (and with variance=one_pass this mean).
+  // What a norm multiplies by, or with root=quotient divides by, of a row with these squares (and with
+  // variance=one_pass this mean).
   float factor(const RowSchedule& schedule, double squares, float mean = 0) const;
   // A row's mean, of the sum of its numbers.
   float mean(const RowSchedule& schedule, double sum) const;
@@ -54,7 +56,8 @@ class RowReplay {
 
   RowInputs in_;
   std::map<std::string, RowExponentials> exp_;  // by the words that decide them
-  // What the schedule before this one had, where it is the same: x, its sums by a schedule, and x less these means.
+  // What the schedule before this one had, where it is the same: x, its sums by a schedule, and x less these
+  // means.
   std::optional<SummedRows> x_, apart_;
   Schedule summed_by_;
   std::vector<double> summed_;

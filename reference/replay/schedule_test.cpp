@@ -1,5 +1,5 @@
-// The grammar of schedules: what is printed is read back, what contradicts itself is refused by name, and every term of a sum
-// is added once, in the slice, chunk and lane that the text says.
+// The grammar of schedules: what is printed is read back, what contradicts itself is refused by name, and
+// every term of a sum is added once, in the slice, chunk and lane that the text says.
 #include "reference/replay/schedule.hpp"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,8 @@ TEST(Schedule, every_term_is_added_once) {
     }
 }
 
-// Rows are added side by side, and of a row with itself from one panel: the same bits as alone, and as of a copy.
+// Rows are added side by side, and of a row with itself from one panel: the same bits as alone, and as of a
+// copy.
 TEST(Schedule, rows_side_by_side_have_the_sums_of_each_alone) {
   constexpr std::int64_t kK = 37;
   for (const char* text : {"acc=f32 lanes=8", "acc=f32 fma=yes", "acc=f64"})
@@ -218,7 +219,8 @@ TEST(Schedule, a_fold_says_its_additions) {
   EXPECT_EQ(pairs("adjacent", 3), (P{{0, 1}, {0, 2}}));
 }
 
-// One reader serves sums, moments, rows and attention: the same text is wrong in all of them, and each says what it allows.
+// One reader serves sums, moments, rows and attention: the same text is wrong in all of them, and each says
+// what it allows.
 TEST(Schedule, every_grammar_refuses_alike_and_names_the_key) {
   const auto refusal = [](const auto& parse) -> std::string {
     try {

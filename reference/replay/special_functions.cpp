@@ -86,7 +86,8 @@ float rcp_approx_ftz(float x) {
 
 namespace {
 
-// x = 4^half z of a normal x, and the segment fraction of z: twice a table of 64 segments, the even exponents first.
+// x = 4^half z of a normal x, and the segment fraction of z: twice a table of 64 segments, the even exponents
+// first.
 struct Quartered {
   std::int32_t half;
   std::uint32_t fraction;  // of 24 bits, the parity first

@@ -39,7 +39,8 @@ TEST(SpecialFunctions, are_those_of_the_device) {
   for (const auto& [x, y] : kLg2)
     EXPECT_EQ(std::bit_cast<std::uint32_t>(lg2_approx_ftz(std::bit_cast<float>(x)).value_or(-1)), y)
         << std::hex << x;
-  // rcp.approx of an H100: its mantissas in [1, 2), mostly those that are not the quotient's nearest; all 2^23 were compared.
+  // rcp.approx of an H100: its mantissas in [1, 2), mostly those that are not the quotient's nearest; all
+  // 2^23 were compared.
   constexpr std::array<std::array<std::uint32_t, 2>, 13> kRcp = {{{0x3f800000, 0x3f800000},
                                                                   {0x3f800001, 0x3f7ffffe},
                                                                   {0x3fc164d8, 0x3f296fc2},
@@ -64,7 +65,8 @@ TEST(SpecialFunctions, are_those_of_the_device) {
   EXPECT_TRUE(std::isnan(ex2_approx_ftz(std::nanf(""))));
 }
 
-// All 2^24 numbers of [1, 4) as an H100 answered (driver 580.159.04); its other exponents were compared with these there.
+// All 2^24 numbers of [1, 4) as an H100 answered (driver 580.159.04); its other exponents were compared with
+// these there.
 TEST(SpecialFunctions, roots_are_those_of_the_device_in_every_bit) {
   Fingerprint rsqrt, sqrt;
   for (std::uint32_t x = 0x3f800000; x < 0x40800000; ++x) {

@@ -1,6 +1,7 @@
-// Coefficients of the multi-function unit of an H200, found from its outputs alone: for each segment the one pair (c1, c2), at 15
-// and 11 bits behind the point or fewer, for which any c0 gives all 2^17 outputs, and the roundest such c0.
-// special_functions.hpp has the rule; reports/results/cards/special_functions.md says how they were found and compared.
+// Coefficients of the multi-function unit of an H200, found from its outputs alone: for each segment the one
+// pair (c1, c2), at 15 and 11 bits behind the point or fewer, for which any c0 gives all 2^17 outputs, and
+// the roundest such c0. special_functions.hpp has the rule; reports/results/cards/special_functions.md says
+// how they were found and compared.
 #pragma once
 
 #include <array>
@@ -99,7 +100,8 @@ inline constexpr std::array<Coefficients, 128> kRcp = {{
     {554084618190, -16643, 524}, {551911739342, -16513, 520},
 }};
 
-// Both of twice the result, with 17 and 11 bits behind the result's point, by the parity of the exponent: 64 segments of [1, 2), then of [2, 4).
+// Both of twice the result, with 17 and 11 bits behind the result's point, by the parity of the exponent: 64
+// segments of [1, 2), then of [2, 4).
 inline constexpr std::array<Coefficients, 128> kRsqrt = {{
     {2199023222780, -65531, 3016}, {2182042058744, -64024, 2900}, {2165448409086, -62575, 2792},
     {2149227593726, -61179, 2688}, {2133365948412, -59835, 2592}, {2117850333182, -58539, 2500},

@@ -9,8 +9,8 @@ namespace assay {
 
 inline constexpr std::size_t kSumLanes = 16;
 
-// Term k of lane j is a[k] b[k kSumLanes + j] with `broadcast`, a[k kSumLanes + j] b[k kSumLanes + j] without, and
-// a[k kSumLanes + j] itself where b is nullptr.
+// Term k of lane j is a[k] b[k kSumLanes + j] with `broadcast`, a[k kSumLanes + j] b[k kSumLanes + j]
+// without, and a[k kSumLanes + j] itself where b is nullptr.
 struct LaneTerms {
   const float* a;
   bool broadcast;

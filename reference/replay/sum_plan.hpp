@@ -1,4 +1,5 @@
-// A schedule spelt out for n terms: the additions themselves, one after another. What replays execute and trees are drawn from.
+// A schedule spelt out for n terms: the additions themselves, one after another. What replays execute and
+// trees are drawn from.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,10 @@ struct SumPlan {
 // Two rows of matrix_units() with one model: no output tells them apart.
 bool same_arithmetic(const MatrixUnit& a, const MatrixUnit& b);
 
-// Equal for two plans that make the same bits of any terms because they make the same additions, whatever their schedules are
-// called: additions commute, and where a sum is kept does not matter. (Different plans differ here but for a collision of 64 bits.)
+// Equal for two plans that make the same bits of any terms because they make the same additions, whatever
+// their schedules are
+// called: additions commute, and where a sum is kept does not matter. (Different plans differ here but for a
+// collision of 64 bits.)
 std::uint64_t signature(const SumPlan& plan);
 
 // Throws InputError bad_value where slices cut a block of the unit.

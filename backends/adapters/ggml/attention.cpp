@@ -13,8 +13,8 @@
 namespace assay_ggml {
 namespace {
 
-// What asks attention for GGML_PREC_F32 has another name in newer versions of ggml, where it may refuse. The name is looked up
-// where the template is used, so that each version is compiled with the one it has.
+// What asks attention for GGML_PREC_F32 has another name in newer versions of ggml, where it may refuse. The
+// name is looked up where the template is used, so that each version is compiled with the one it has.
 template <typename Tensor>
 bool asked_for_f32(Tensor* node) {
   if constexpr (requires { ggml_prec_set_acc(node, GGML_PREC_F32); }) {
@@ -95,7 +95,8 @@ void build_attention(const Call& call, Graph& graph) {
   const assay_tensor* lengths = call.find_input("lengths");
   ggml_tensor *k_given = graph.input(k, lengths), *qt = heads_outside(graph.input(q)),
               *vt = heads_outside(graph.input(v, lengths));
-  // Variant k_to_f16 is a planted fault: what an engine does that lacks an instance for K's type. It declares that type's path.
+  // Variant k_to_f16 is a planted fault: what an engine does that lacks an instance for K's type. It declares
+  // that type's path.
   for (const ggml_type type : {k_given->type, vt->type})
     if (ggml_is_quantized(type) && !ggml_get_type_traits(type)->to_float)
       throw Unsupported(std::string(ggml_type_name(type)) + " holds activations only");
@@ -120,7 +121,8 @@ void build_attention(const Call& call, Graph& graph) {
   const bool asks_f32 = call.variant() == "prec_f32";
   if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
   const ggml_type q_type = ggml_get_type_traits_cpu(k_type)->vec_dot_type;
-  // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of V that vectors
+  // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of
+  // V that vectors
   // divide: tiles of 64 keys, q as it is, all sums in f32.
   constexpr std::int64_t kTile = 64;  // GGML_FA_TILE_Q and _KV
   const bool one_wide_type = k_type == v_type && (k_type == GGML_TYPE_F32 || k_type == GGML_TYPE_F16);
@@ -137,8 +139,9 @@ void build_attention(const Call& call, Graph& graph) {
     graph.contract = "qk=f32 tile=64 exp_ulp=2 p=f32 rowsum=f32 pv=f32 out=f32";
     return graph.finish(node, call.output("out"));
   }
-  // Otherwise q goes to the partner type of K first; one key at a time, its weight in f32; with V in f16 the running output is
-  // f16, with any other V it is f32. One row of one sequence over 512 keys or more is split among the threads.
+  // Otherwise q goes to the partner type of K first; one key at a time, its weight in f32; with V in f16 the
+  // running output is f16, with any other V it is f32. One row of one sequence over 512 keys or more is split
+  // among the threads.
   const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
                      !version_before(0, 9, 6);
   if (split) graph.name += "_split";
@@ -150,7 +153,8 @@ void build_attention(const Call& call, Graph& graph) {
       all.insert(all.end(), {product_name(k_type), ggml_is_quantized(v_type) ? decoder_name(v_type) : ""});
     return all;
   };
-  // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not built in.
+  // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not
+  // built in.
   graph.evidence = [=, suffix = std::string(split ? "_split" : "")](const Entered& seen) {
     if (seen.products.empty() && seen.encoders.empty()) return op_name + k_name + "_" + v_name + "_tiled";
     // Where q was encoded and no key was seen by any row, there was nothing to multiply.

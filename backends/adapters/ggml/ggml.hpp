@@ -30,8 +30,9 @@ class Graph {
   Graph();
   ggml_context* context() const { return context_.get(); }
 
-  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols, rows}. `lengths`: with
-  // zeros in place of [b, lengths[b]..]: ggml knows no lengths, and what its masks hide is finite in a cache that was cleared.
+  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols,
+  // rows}. `lengths`: with zeros in place of [b, lengths[b]..]: ggml knows no lengths, and what its masks
+  // hide is finite in a cache that was cleared.
   ggml_tensor* input(const assay_tensor& tensor, const assay_tensor* lengths = nullptr);
   // A tensor of the adapter's own making; `bytes` may be empty in declare.
   ggml_tensor* own(ggml_type type, std::vector<std::int64_t> ne, std::vector<char> bytes);
@@ -44,7 +45,8 @@ class Graph {
   std::string name;  // ggml's op and the types it meets: the declared path, where no symbol stands for it
   // What `name` was, from the routines that were entered on a CPU; none: nothing shows it.
   std::function<std::string(const Entered&)> evidence;
-  // On a CPU: the library's routine that stands for the op, "" for none, and those that must have run beside it.
+  // On a CPU: the library's routine that stands for the op, "" for none, and those that must have run beside
+  // it.
   std::string routine;
   std::function<std::vector<std::string>(const Entered&)> others;
   std::string contract;  // the arithmetic as we read ggml's sources

@@ -5,8 +5,8 @@
 namespace assay_ggml {
 
 // ggml_mul_mat(weights, activations): activations and result in f32. A CPU multiplies quantised weights with
-// activations that it has first quantised to the type's partner (q8_0, q8_1 for blocks of 32 with a minimum, q8_K for blocks of 256), f16 and
-// bf16 weights with activations rounded to their type.
+// activations that it has first quantised to the type's partner (q8_0, q8_1 for blocks of 32 with a minimum,
+// q8_K for blocks of 256), f16 and bf16 weights with activations rounded to their type.
 void build_matmul(const Call& call, Graph& graph) {
   const assay_tensor &a = call.input("a"), &b = call.input("b");
   if (std::string_view(a.format) != "f32") throw Unsupported("activations are f32 in ggml_mul_mat");
@@ -24,7 +24,8 @@ void build_matmul(const Call& call, Graph& graph) {
     throw Unsupported("activations go through " + wanted + ", which no path of this op describes");
   if (blocks ? path != wanted : path != "auto" && path != wanted)
     throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " + wanted);
-  // Some shapes go to blocked products (llamafile's) that no table names: the path leaves those open, and nothing else.
+  // Some shapes go to blocked products (llamafile's) that no table names: the path leaves those open, and
+  // nothing else.
   const std::string name = ggml_type_name(type);
   graph.name = "mul_mat_" + name + "*";
   if (library_symbol("llamafile_sgemm").empty()) {

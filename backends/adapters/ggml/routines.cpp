@@ -1,5 +1,6 @@
-// The tables are constants of the library, in pages that the loader has made read-only. Each of their routines is replaced by one
-// that notes its type and goes on to the library's own, so that what is noted is what was entered, whoever called it.
+// The tables are constants of the library, in pages that the loader has made read-only. Each of their
+// routines is replaced by one that notes its type and goes on to the library's own, so that what is noted is
+// what was entered, whoever called it.
 #include "backends/adapters/ggml/routines.hpp"
 
 #include <dlfcn.h>

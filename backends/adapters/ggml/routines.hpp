@@ -1,5 +1,6 @@
-// Which routines of ggml's CPU backend a graph entered: the evidence of its path. Products (vec_dot), decoders (to_float) and
-// encoders (from_float) are called through tables of the library, by the type that they are of.
+// Which routines of ggml's CPU backend a graph entered: the evidence of its path. Products (vec_dot),
+// decoders (to_float) and encoders (from_float) are called through tables of the library, by the type that
+// they are of.
 #pragma once
 
 #include <ggml.h>
@@ -24,8 +25,8 @@ Entered entered_routines();  // since they were forgotten, by any thread
 
 std::string names_of(const std::vector<ggml_type>& types);  // "q4_0+f16"
 
-// The symbols by which a witness knows the library's own routines: ggml_vec_dot_q4_0_q8_0, dequantize_row_q4_0, quantize_row_q8_0.
-// "" where there is none, as in a library whose symbols are hidden.
+// The symbols by which a witness knows the library's own routines: ggml_vec_dot_q4_0_q8_0,
+// dequantize_row_q4_0, quantize_row_q8_0. "" where there is none, as in a library whose symbols are hidden.
 std::string product_name(ggml_type type);
 std::string decoder_name(ggml_type type);
 std::string encoder_name(ggml_type type);

@@ -18,8 +18,8 @@ void build_softmax(const Call& call, Graph& graph) {
   graph.routine = library_symbol("ggml_compute_forward_soft_max");
   // A scale of 1/temperature is one more rounding of each logit; ggml_vec_soft_max_f32 sums in double
   // (ggml_float) and its own vector exp is accurate to 1.45 ulp (ggml/src/ggml-cpu/vec.h: "maximum error
-  // is 1.45358 plus 0.5 ulps"). In front of the doubles stand at most 4 levels of pairs, of a vector of 16 f32; behind
-  // them one rounding; n of theirs are less than one more for every n below 2^29.
+  // is 1.45358 plus 0.5 ulps"). In front of the doubles stand at most 4 levels of pairs, of a vector of 16
+  // f32; behind them one rounding; n of theirs are less than one more for every n below 2^29.
   graph.contract = "acc=f32 order=depth:6 exp_ulp=2 out=f32 ftz=yes";
   graph.finish(node, call.output("y"));
 }

@@ -48,8 +48,9 @@ Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
   if (p.implementation.starts_with("brg")) p.routine = "jit_brgemm_kernel_t*";
   if (p.implementation.starts_with("gemm:jit"))
     p.routine = "jit_*";  // by operands, shape and processor one of many
-  // The dot products of bf16 pairs (vdpbf16ps, tdpbf16ps) read subnormal operands as zero and flush subnormal results,
-  // whatever the processor's mode (Intel SDM). f32 and f16 operands go through fused multiply-adds, which keep them.
+  // The dot products of bf16 pairs (vdpbf16ps, tdpbf16ps) read subnormal operands as zero and flush subnormal
+  // results, whatever the processor's mode (Intel SDM). f32 and f16 operands go through fused multiply-adds,
+  // which keep them.
   const bool flushes = std::string_view(a.format) == "bf16";
   p.contract =
       std::string(int8 ? "acc=i32" : "acc=f32") + (flushes ? " ftz=yes" : "") + " out=" + dtype_name(y);

@@ -5,7 +5,8 @@
 #include "backends/adapters/onednn/onednn.hpp"
 #include "backends/plugin/options.hpp"
 
-// Of libgomp, which Debian's oneDNN runs on whatever compiler this is built with; a compiler's own omp.h may be another's.
+// Of libgomp, which Debian's oneDNN runs on whatever compiler this is built with; a compiler's own omp.h may
+// be another's.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace assay_onednn {
@@ -40,9 +41,9 @@ Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
 
 std::string path_of(const Prepared& p) { return p.routine.empty() ? p.implementation : p.routine; }
 
-// oneDNN names the routines that it generates where a witness finds them, in the map of perf. Those of its products it
-// generates when a call first takes their way, of which small and narrow products have one of their own on AVX2: here, and
-// not in the middle of a case.
+// oneDNN names the routines that it generates where a witness finds them, in the map of perf. Those of its
+// products it generates when a call first takes their way, of which small and narrow products have one of
+// their own on AVX2: here, and not in the middle of a case.
 void name_what_is_generated() {
   if (dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_LINUX_PERFMAP) != dnnl_success) return;
   constexpr std::array<std::array<dnnl_dim_t, 3>, 3> kShapes = {{{1, 1, 1}, {3, 20, 512}, {64, 64, 64}}};

@@ -18,9 +18,10 @@ Prepared prepare_softmax(const Call& call, const dnnl::engine& engine) {
   p.arguments = {{DNNL_ARG_SRC, bind(x_desc, engine, x)}, {DNNL_ARG_DST, bind(y_desc, engine, y)}};
   p.implementation = pd.impl_info_str();
   if (p.implementation.starts_with("jit:")) p.routine = "jit_softmax_t*";
-  // oneDNN accumulates in f32. Its generated exp is a degree-5 polynomial after range reduction by ln 2 in two parts;
-  // no accuracy is documented, so 4 ulp is our reading, which the runs confirm or refute. What underflows in exp
-  // becomes zero. With a bf16 destination the weights are parked in it between the two passes.
+  // oneDNN accumulates in f32. Its generated exp is a degree-5 polynomial after range reduction by ln 2 in
+  // two parts; no accuracy is documented, so 4 ulp is our reading, which the runs confirm or refute. What
+  // underflows in exp becomes zero. With a bf16 destination the weights are parked in it between the two
+  // passes.
   const bool narrow = std::string_view(y.format) != "f32";
   p.contract =
       "acc=f32 exp_ulp=4 ftz=yes" + (narrow ? " weights=" + dtype_name(y) : "") + " out=" + dtype_name(y);

@@ -1,9 +1,10 @@
-// The vulkan plug-in, misused on purpose: a subject for tests. Each variant declares what the plug-in declares and
-// then does something else with it:
+// The vulkan plug-in, misused on purpose: a subject for tests. Each variant declares what the plug-in
+// declares and then does something else with it:
 //   honest     nothing else
 //   dead_path  announces the declared kernel, runs another one (the whole cache converted to f16 first)
 //   swap_k, swap_v, swap_kv, swap_codes
-//              hands K, V, both or any other tensor over as the other one of e4m3fn and e4m3fnuz, as an engine does
+//              hands K, V, both or any other tensor over as the other one of e4m3fn and e4m3fnuz, as an
+//              engine does
 //              that takes the encoding for a property of the platform
 #include <dlfcn.h>
 

@@ -99,7 +99,8 @@ TEST(VulkanProcess, e4m3fn_and_e4m3fnuz_caches_stand_side_by_side_and_every_mix_
   }
 }
 
-// What the validation layer reports goes to a file; a dispatch beyond the limit shows that it is there and speaks.
+// What the validation layer reports goes to a file; a dispatch beyond the limit shows that it is there and
+// speaks.
 TEST(VulkanProcess, the_validation_layers_find_nothing_and_would_say_so) {
   ASSAY_NEEDS_A_DRIVER();
   const std::string log = testing::TempDir() + "vulkan_validation_" + std::to_string(getpid()) + ".txt";

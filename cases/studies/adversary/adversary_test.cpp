@@ -1,5 +1,5 @@
-// The adversary itself: no op is without a family, its arithmetic is the machine's, it finds what is planted, and on the limits
-// as they are it finds nothing.
+// The adversary itself: no op is without a family, its arithmetic is the machine's, it finds what is planted,
+// and on the limits as they are it finds nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,7 +97,8 @@ TEST(Adversary, what_was_repaired_stays_repaired) {
   }
 }
 
-// So many outputs of each family, the same on every machine; at night ten million and a quarter of an hour at the least.
+// So many outputs of each family, the same on every machine; at night ten million and a quarter of an hour at
+// the least.
 TEST(Adversary, finds_no_violation) {
   const std::map<std::string, std::size_t> few = {
       {"attention", 40'000},     {"attention_unit", 8'000}, {"attention_stored", 20'000},

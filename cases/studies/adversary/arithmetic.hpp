@@ -1,9 +1,10 @@
-// A machine's arithmetic, every operation rounded once: what the adversary's kernels are written in. It shares the rounding
-// of a number with the reference (reference/arithmetic/rounding.hpp) and nothing with the derivations of the limits.
+// A machine's arithmetic, every operation rounded once: what the adversary's kernels are written in. It
+// shares the rounding of a number with the reference (reference/arithmetic/rounding.hpp) and nothing with the
+// derivations of the limits.
 //
-// Numbers are doubles that hold numbers of the type. f32: one f64 operation and a rounding to f32 is the f32 operation
-// (53 >= 2 * 24 + 2; Figueroa 1995), a fused one is fmaf. f16 and bf16: products are exact in f64, sums are rounded once from
-// an exact TwoSum.
+// Numbers are doubles that hold numbers of the type. f32: one f64 operation and a rounding to f32 is the f32
+// operation (53 >= 2 * 24 + 2; Figueroa 1995), a fused one is fmaf. f16 and bf16: products are exact in f64,
+// sums are rounded once from an exact TwoSum.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,8 @@ class Draw {
 
 class Arithmetic {
  public:
-  // f64, f32, f16 or bf16. flush: subnormal operands and results become zero; how: "operands" or "results" alone.
+  // f64, f32, f16 or bf16. flush: subnormal operands and results become zero; how: "operands" or "results"
+  // alone.
   explicit Arithmetic(std::string_view type, bool flush = false, std::string_view how = "")
       : precision_(type == "f16"    ? kPrecisionF16
                    : type == "bf16" ? kPrecisionBf16
@@ -76,9 +78,9 @@ class Arithmetic {
     return fused ? fma(a, b, s) : add(s, mul(a, b));
   }
 
-  // The number of the type that lies farthest from `exact` in the direction `side` (+1, -1; 0: the nearest) and still within
-  // `ulps` units in the last place of it: what a library function of that accuracy may return. The unit of a subnormal result
-  // is the step there is; what is subnormal is flushed afterwards.
+  // The number of the type that lies farthest from `exact` in the direction `side` (+1, -1; 0: the nearest)
+  // and still within `ulps` units in the last place of it: what a library function of that accuracy may
+  // return. The unit of a subnormal result is the step there is; what is subnormal is flushed afterwards.
   double within(double exact, double ulps, int side) const {
     const double plain = round(exact);
     if (side == 0 || exact == 0 || !std::isfinite(exact) || ulps <= 0.5) return plain;
@@ -104,7 +106,8 @@ class Arithmetic {
   bool flush_in_, flush_out_;
 };
 
-// In which direction the errors of functions go. push: up for the target element and down for all others, or the reverse.
+// In which direction the errors of functions go. push: up for the target element and down for all others, or
+// the reverse.
 class Sides {
  public:
   Sides(std::string_view word, std::uint64_t seed, std::int64_t target)

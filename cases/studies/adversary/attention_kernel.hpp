@@ -1,5 +1,5 @@
-// The attention kernel that every family of attention is a choice of: an online softmax over tiles of keys and parts of a split,
-// with sums by a scalar accumulator in every order or by a matrix unit.
+// The attention kernel that every family of attention is a choice of: an online softmax over tiles of keys
+// and parts of a split, with sums by a scalar accumulator in every order or by a matrix unit.
 #pragma once
 
 #include <span>
@@ -12,7 +12,8 @@ namespace assay::adversary {
 
 double attention_tanh_ulps(const Choices& choices);
 
-// A query row as an accumulator takes it: numbers, or codes and the scale that they have (of each block of 32: q8_0).
+// A query row as an accumulator takes it: numbers, or codes and the scale that they have (of each block of
+// 32: q8_0).
 struct AttentionQuery {
   std::vector<double> x, block_scales;
   double scale = 1;
@@ -22,8 +23,8 @@ AttentionQuery converted_query(const Problem& problem, std::span<const double> r
 // Of an output row under rotate=qkv, as the choice `unrotate` says.
 void unrotate_row(const Problem& problem, std::vector<double>& row);
 
-// The choices of family_attention.cpp. Where `unit` is among them a matrix unit stands in place of qk and pv; q and p are then of
-// the format that it multiplies.
+// The choices of family_attention.cpp. Where `unit` is among them a matrix unit stands in place of qk and pv;
+// q and p are then of the format that it multiplies.
 Outputs run_attention(const Problem& problem);
 
 // Keys to a part of a split: equal runs of tiles; where running maxima are merged one after the other, equal

@@ -169,7 +169,8 @@ AttentionOnline::State AttentionOnline::merged_at_once(std::vector<State> parts)
   return all;
 }
 
-// Divided by their own sums, each under a weight that is divided by the sum of all: nothing is left to divide.
+// Divided by their own sums, each under a weight that is divided by the sum of all: nothing is left to
+// divide.
 AttentionOnline::State AttentionOnline::weighed(const std::vector<State>& parts) const {
   State all{-kInf, 0, std::vector<double>(parts.front().out.size()), true, true};
   for (const State& each : parts) all.max = std::max(all.max, each.max);

@@ -21,7 +21,8 @@ AttentionQuery converted_query(const Problem& p, std::span<const double> row) {
     for (const double each : x) most = std::max(most, std::fabs(each));
     return most;
   };
-  // Codes by division or by a reciprocal, their scale likewise; where a reciprocal overflows a kernel divides.
+  // Codes by division or by a reciprocal, their scale likewise; where a reciprocal overflows a kernel
+  // divides.
   const auto quantised = [&](std::span<double> x, double most, const auto& round) {
     const double a = absmax(x);
     double s = p.is("q_scale", "divide") ? f32.div(a, most) : f32.mul(a, f32.div(1, most));

@@ -1,5 +1,5 @@
-// A family of honest kernels of one op: a space of choices, the contract that is true at each point of it, and the kernel
-// itself. A point is text, and the text runs it again.
+// A family of honest kernels of one op: a space of choices, the contract that is true at each point of it,
+// and the kernel itself. A point is text, and the text runs it again.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Point {
 std::string print(const Point& point);
 Point parse_point(std::string_view text);  // throws InputError bad_value
 
-// The contract under construction: only words that the op's contract knows are said. What a contract cannot say yet is
-// left out, and the kernel is judged by what remains.
+// The contract under construction: only words that the op's contract knows are said. What a contract cannot
+// say yet is left out, and the kernel is judged by what remains.
 class Words {
  public:
   explicit Words(const Op& op) : op_(op) {}
@@ -76,7 +76,8 @@ struct Family {
   std::string_view name;  // "softmax", "attention_online": the op's name, or it with a word after "_"
   std::string_view op;
   std::span<const Axis> attributes, kernel;
-  // Defects that the choice `defect` plants: each breaks the contract that is said, and the search must find it.
+  // Defects that the choice `defect` plants: each breaks the contract that is said, and the search must find
+  // it.
   std::string_view defects;
   void (*contract)(const Attributes&, const Choices&, Words&);
   Outputs (*run)(const Problem&);

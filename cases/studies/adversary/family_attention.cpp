@@ -1,5 +1,6 @@
-// attention (attention_kernel.hpp), as three families: logits and products summed in every order, weights cast and shifted, row sums
-// and accumulators in f32 or f16; the same on matrix units; and caches in blocks of codes, rotated, in pages, with q in codes.
+// attention (attention_kernel.hpp), as three families: logits and products summed in every order, weights
+// cast and shifted, row sums and accumulators in f32 or f16; the same on matrix units; and caches in blocks
+// of codes, rotated, in pages, with q in codes.
 #include <string>
 
 #include "cases/studies/adversary/attention_kernel.hpp"

@@ -75,8 +75,8 @@ void dequantize_contract(const Attributes& a, const Choices& c, Words& words) {
   say_store(c, words);
 }
 
-// tq3_0: its terms in the type, rounded once or as level times a rounded d / sqrt(32), and their transform by a
-// butterfly.
+// tq3_0: its terms in the type, rounded once or as level times a rounded d / sqrt(32), and their transform by
+// a butterfly.
 std::vector<double> rotated_back(const Arithmetic& m, const Encoded& tensor, bool scale_first) {
   std::vector<double> x(static_cast<std::size_t>(element_count(tensor.shape)));
   decode_range_rotated(tensor, 0, x);

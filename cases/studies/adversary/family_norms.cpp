@@ -1,5 +1,5 @@
-// rmsnorm and layernorm: sums in every order, fused or not, moments by two passes, one pass or Welford's recurrence in lanes
-// that Chan's formula merges, products in every order.
+// rmsnorm and layernorm: sums in every order, fused or not, moments by two passes, one pass or Welford's
+// recurrence in lanes that Chan's formula merges, products in every order.
 #include <algorithm>
 #include <array>
 
@@ -81,7 +81,8 @@ double gained(const Machinery& k, const Problem& p, double x, double inverse, do
 
 std::string dtype_of(const Problem& p) { return p.attributes.text("dtype"); }
 
-// As stored: an operation on them rounds its result alone, so that a narrow accumulator needs no cast that is not declared.
+// As stored: an operation on them rounds its result alone, so that a narrow accumulator needs no cast that is
+// not declared.
 std::vector<double> numbers_of(const Arithmetic& m, const double* x, std::size_t n) {
   std::vector<double> row(x, x + n);
   for (double& each : row) each = m.read(each);

@@ -1,5 +1,6 @@
-// matmul on matrix units and by every path: operands as each path makes them, blocks of a unit chained, promoted to f32, or in
-// another order; codes with their scales afterwards; activations quantised as a kernel does it on its way.
+// matmul on matrix units and by every path: operands as each path makes them, blocks of a unit chained,
+// promoted to f32, or in another order; codes with their scales afterwards; activations quantised as a kernel
+// does it on its way.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -129,8 +130,8 @@ class UnitKernel {
     return r;
   }
 
-  // Of a weight in NVFP4: its code times the block's scale is exact, and is divided by the scale of the tensor, or multiplied by
-  // its reciprocal.
+  // Of a weight in NVFP4: its code times the block's scale is exact, and is divided by the scale of the
+  // tensor, or multiplied by its reciprocal.
   double decoded(double exact) const {
     if (p_.is("dequant", "1")) return f32_.round(exact);
     const double global = global_scale("b");

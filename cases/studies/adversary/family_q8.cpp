@@ -90,7 +90,8 @@ Block quantised(const Problem& p, std::span<const double> x) {
 // activations.
 double of_codes(const Problem& p, const Block& block, std::size_t first, std::span<const Factors> w) {
   const Arithmetic f32("f32", p.is("ftz", "yes"));
-  // Codes of q4_0 and q5_0 as they are stored, and their offset as a minimum, where sums of values say that there is one.
+  // Codes of q4_0 and q5_0 as they are stored, and their offset as a minimum, where sums of values say that
+  // there is one.
   const std::string& b = p.attributes.text("b");
   const double offset = !are_values_summed(p.attributes, p.choices) ? 0
                         : b == "q4_0"                               ? 8

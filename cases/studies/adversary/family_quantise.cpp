@@ -1,5 +1,5 @@
-// quantize, requantize and kv_write: quantisers as engines write them. Scales by division or by a reciprocal, codes alike, integer
-// codes that reach -128 or stop at -127, shared exponents rounded down or up.
+// quantize, requantize and kv_write: quantisers as engines write them. Scales by division or by a reciprocal,
+// codes alike, integer codes that reach -128 or stop at -127, shared exponents rounded down or up.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -159,7 +159,8 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
                                    ? dynamic_scale(p, absmax_of(p, group), divisor_of(p, to.scale_divisor),
                                                    index, p.text("scale_format"))
                                    : scales[static_cast<std::size_t>(index)];
-      // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to zero.
+      // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to
+      // zero.
       if (scale.stored == 0 && scale.divisor == 0)
         for (double* each : group)
           *each =

@@ -89,7 +89,8 @@ double weight_of(const Arithmetic& m, const Problem& p, double s, double max, in
   return exp_difference(m, s, max, p.text("exp"), p.number("exp_ulp"), side);
 }
 
-// The sum of a row's weights in its declared order: masked terms in their places or passed over, a sink first, last or apart.
+// The sum of a row's weights in its declared order: masked terms in their places or passed over, a sink
+// first, last or apart.
 double sum_of(const Arithmetic& m, const Problem& p, const std::vector<double>& w, const Places& places) {
   std::vector<double> terms(w.begin(), places.sink ? w.end() - 1 : w.end());
   if (p.is("masked", "placed")) {

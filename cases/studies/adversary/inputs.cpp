@@ -57,7 +57,8 @@ constexpr Pool kPools[] = {
      [](auto, auto, const Range&, double level, Draw& d) {
        return 1 + std::ldexp(static_cast<double>(d.below(3)), -6 - static_cast<int>(level * 17));
      }},
-    // -1 and 1 in turn, and from the middle on a small step more: the mean of every part is small, and rounds.
+    // -1 and 1 in turn, and from the middle on a small step more: the mean of every part is small, and
+    // rounds.
     {"stair",
      [](std::int64_t i, std::int64_t n, const Range&, double level, Draw&) {
        if (i == 5) return 0.0;  // near the mean, where nothing but the mean's error shows

@@ -1,5 +1,5 @@
-// assay adversary: the search for violations of the limits by kernels that keep their contract. Exit code 1 when an error
-// exceeds its limit.
+// assay adversary: the search for violations of the limits by kernels that keep their contract. Exit code 1
+// when an error exceeds its limit.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -28,8 +28,8 @@ std::string_view plain_schedule(std::string_view op_name) {
                                                           : "acc:f32";
 }
 
-// What the kernel of the point is held against: the contract that it says, with another word of one key. None where it says
-// another word than `word`, or the op refuses the other.
+// What the kernel of the point is held against: the contract that it says, with another word of one key. None
+// where it says another word than `word`, or the op refuses the other.
 std::vector<Contract> others_of(const Contract& said, const ContractWord& word) {
   const Op& row = op(word.op);
   const auto key = std::ranges::find(row.contract, std::string_view(word.key), &KeySpec::name);

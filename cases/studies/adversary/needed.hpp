@@ -1,5 +1,6 @@
-// What a limit needs: points that show that a rule (reference/arithmetic/rule.hpp), or a word of a contract, is not there for
-// nothing. A rule is attacked by making it unsound; a word by judging a kernel that keeps it under another word.
+// What a limit needs: points that show that a rule (reference/arithmetic/rule.hpp), or a word of a contract,
+// is not there for nothing. A rule is attacked by making it unsound; a word by judging a kernel that keeps it
+// under another word.
 #pragma once
 
 #include <string>
@@ -25,14 +26,16 @@ std::vector<WeakRule> weak_rules();               // every rule dropped, every t
 // own limit.
 double need(const WeakRule& weak, const Point& point, const Run& run, const std::vector<Truth>& own);
 
-// A word of an op's contract. Of numbers, accumulators, formats and orders the value is "*": whatever a kernel says, held
-// against the most exact value of the key. Of listed words each is held against every other one.
+// A word of an op's contract. Of numbers, accumulators, formats and orders the value is "*": whatever a
+// kernel says, held against the most exact value of the key. Of listed words each is held against every other
+// one.
 struct ContractWord {
   std::string op, key, value;
 };
 std::string print(const ContractWord& word);              // "softmax exp_ulp=*"
 ContractWord parse_contract_word(std::string_view text);  // throws InputError bad_value
-// Of every op that has a family; keys that are judged by bits (schedules), or that no value makes more exact, apart.
+// Of every op that has a family; keys that are judged by bits (schedules), or that no value makes more exact,
+// apart.
 std::vector<ContractWord> contract_words();
 
 // Above 1 where the kernel of the point says the word and is within its limit, and is beyond the limit of

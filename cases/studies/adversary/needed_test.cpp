@@ -1,5 +1,5 @@
-// No rule of a limit and no word of a contract stands there for nothing: each has a point in rules.list or words.list at which a
-// kernel needs it, found by `assay adversary --needed`, and shown again here.
+// No rule of a limit and no word of a contract stands there for nothing: each has a point in rules.list or
+// words.list at which a kernel needs it, found by `assay adversary --needed`, and shown again here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -16,7 +16,8 @@ inline constexpr std::string_view kQuotients = "exact|exact|reciprocal|ulps:1|ul
 double quotient(const Arithmetic& m, double a, double b, std::string_view how, int side);
 double quotient_ulp(std::string_view how);
 
-// exp(a - b) as a kernel forms it: exp=e, base2 (2^(log2 e (a - b))) or base2_fused (fma(a, log2 e, -log2 e b)).
+// exp(a - b) as a kernel forms it: exp=e, base2 (2^(log2 e (a - b))) or base2_fused (fma(a, log2 e, -log2 e
+// b)).
 inline constexpr std::string_view kExps = "e|e|base2|base2_fused";
 double exp_difference(const Arithmetic& m, double a, double b, std::string_view how, double ulps, int side);
 

@@ -102,7 +102,8 @@ double nearest_entry(double q) {  // of two at one distance the larger
   return best;
 }
 
-// Derivation: ggml's GROUP_MAX_EPS, which its own quantiser of iq4_nl compares with: a block below it has the scale 0.
+// Derivation: ggml's GROUP_MAX_EPS, which its own quantiser of iq4_nl compares with: a block below it has the
+// scale 0.
 constexpr double kLeastExtreme = 1e-15;
 
 void iq4_nl(const Problem& p, Group& group) {
@@ -234,7 +235,8 @@ void quantise_searched(const Problem& p, std::string_view name, Group& block) {
     const double plain = f32.div(extreme, search.far_code);
     double best = plain, least = error(plain), fourths = 0;
     for (std::size_t i = first; i < first + size; ++i) fourths += std::pow(*block[i], 4);
-    // Of those that are no worse than the first, or no worse than comparisons may lose, the farthest, or the best.
+    // Of those that are no worse than the first, or no worse than comparisons may lose, the farthest, or the
+    // best.
     const double worst = least + (p.is("scale", "inverse") ? kSearchLoss * fourths : 0);
     const auto is_farther = [&](double s) { return error(s) <= worst && std::fabs(s) > std::fabs(best); };
     for (int i = 0; i < 40 && reach > 0; ++i) {

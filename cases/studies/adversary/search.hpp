@@ -22,7 +22,8 @@ struct Shown {
 };
 Shown show(const Point& point);
 
-// A point taken apart: its inputs, what its kernel says, and what it returns. Each throws InputError where the op does not take it.
+// A point taken apart: its inputs, what its kernel says, and what it returns. Each throws InputError where
+// the op does not take it.
 struct Run {
   Attributes attributes;
   TensorSet set;

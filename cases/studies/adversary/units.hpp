@@ -1,5 +1,6 @@
-// Matrix units as the adversary's kernels use them: the unit of an architecture that takes given operands, and its sums by the model
-// that defines it (reference/arithmetic/matrix_unit.hpp: fused_dot, not the vectorised one that limits are computed with).
+// Matrix units as the adversary's kernels use them: the unit of an architecture that takes given operands,
+// and its sums by the model that defines it (reference/arithmetic/matrix_unit.hpp: fused_dot, not the
+// vectorised one that limits are computed with).
 #pragma once
 
 #include <span>
@@ -11,12 +12,13 @@
 
 namespace assay::adversary {
 
-// The first part of a unit's name. A word that has no unit for the operands stands for "hopper", and where that has none
-// either, for the first that takes them.
+// The first part of a unit's name. A word that has no unit for the operands stands for "hopper", and where
+// that has none either, for the first that takes them.
 inline constexpr std::string_view kArchitectures =
     "hopper|hopper|hopper|blackwell|ada|a100|turing|v100|cdna1|cdna2|cdna3|cdna4|rdna35|rdna4";
 
-// pick: which of several that fit. Units of block scales and of integers are left out unless `scales` names theirs.
+// pick: which of several that fit. Units of block scales and of integers are left out unless `scales` names
+// theirs.
 const MatrixUnit& unit_of(std::string_view architecture, std::string_view a_format, std::string_view b_format,
                           std::int64_t pick, std::string_view scales = "");
 

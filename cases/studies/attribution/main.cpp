@@ -1,8 +1,9 @@
 // assay attribution: what `assay attribute` says of defects whose stage is known, and how often it is right.
 //
-// The corpus (corpus.json) was fixed before there was a hypothesis: exhibits of the museum by hand, generated mutants by the source line
-// that they change (stages.list); a list for --corpus may have kernels of other plug-ins too. A row has one stage, or several that no
-// output tells apart, any of which is right. precision = right / named, recall = right / all: `unknown` counts against recall alone.
+// The corpus (corpus.json) was fixed before there was a hypothesis: exhibits of the museum by hand, generated
+// mutants by the source line that they change (stages.list); a list for --corpus may have kernels of other
+// plug-ins too. A row has one stage, or several that no output tells apart, any of which is right. precision
+// = right / named, recall = right / all: `unknown` counts against recall alone.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// A plug-in whose faults have a place: attention in tiles of 32 keys, and one key, tile, page, head, row, sequence, column, dimension or
-// bit of it wrong; a matrix product, and some k of it; ops over rows (misplaced_rows.cpp). The fault is the option:
-// misplaced.so:KIND-N-M, without one it is correct. The places that each kind has are listed in places_test.py.
+// A plug-in whose faults have a place: attention in tiles of 32 keys, and one key, tile, page, head, row,
+// sequence, column, dimension or bit of it wrong; a matrix product, and some k of it; ops over rows
+// (misplaced_rows.cpp). The fault is the option: misplaced.so:KIND-N-M, without one it is correct. The places
+// that each kind has are listed in places_test.py.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -32,8 +32,8 @@ inline const assay_tensor* input(const assay_call* call, std::string_view name) 
   return find(call->inputs, call->input_count, name);
 }
 
-// misplaced_rows.cpp: softmax, rmsnorm, quantize and dequantize. Whether the op is one of theirs; what they declare, nothing for a call
-// that they do not take.
+// misplaced_rows.cpp: softmax, rmsnorm, quantize and dequantize. Whether the op is one of theirs; what they
+// declare, nothing for a call that they do not take.
 bool is_of_rows(const assay_call* call);
 const char* contract_of_rows(const assay_call* call);
 void run_rows(const assay_call* call, const Fault& fault);

@@ -1,5 +1,6 @@
-// Ops over rows with a fault whose place is known: softmax and rmsnorm in f32, and a quantiser in groups of 32. Of a sum over columns one is
-// lost, all from one on, a lane of a vector, a group; of an output a column or a row is wrong; of a group a scale or a position.
+// Ops over rows with a fault whose place is known: softmax and rmsnorm in f32, and a quantiser in groups of
+// 32. Of a sum over columns one is lost, all from one on, a lane of a vector, a group; of an output a column
+// or a row is wrong; of a group a scale or a position.
 #include <algorithm>
 #include <cmath>
 #include <vector>

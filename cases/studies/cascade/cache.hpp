@@ -9,8 +9,9 @@
 
 namespace assay::scenarios {
 
-// Pages of `page` tokens. A page is free, or referenced by requests, or unreferenced and still cached under the hash
-// of the tokens up to its end; cached pages are evicted, least recently used first, when no page is free.
+// Pages of `page` tokens. A page is free, or referenced by requests, or unreferenced and still cached under
+// the hash of the tokens up to its end; cached pages are evicted, least recently used first, when no page is
+// free.
 class Pages {
  public:
   Pages(int count, int page);

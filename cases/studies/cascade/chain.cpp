@@ -48,8 +48,9 @@ constexpr LinkRule kLinks[] = {
     {"argmax over NaN gives index 0, \"!\"", Watch::argmax_all_nan},
 };
 
-// The variance that the kernel itself computes for a row which it turns to NaN: it plus eps is negative up to the eps
-// at which the NaN goes, so that eps is found by bisection, on any backend, without looking inside. 0: not negative.
+// The variance that the kernel itself computes for a row which it turns to NaN: it plus eps is negative up to
+// the eps at which the NaN goes, so that eps is found by bisection, on any backend, without looking inside.
+// 0: not negative.
 double measured_variance(Arithmetic& arithmetic, std::span<const float> row) {
   std::vector<float> y(row.size());
   const auto negative = [&](float eps) {
@@ -79,8 +80,8 @@ void add_measured_variance(const Run& run, Arithmetic& arithmetic, CascadeReport
   }
 }
 
-// The variance of rows of equal elements, 448 codes of a scale of 0.025, which clipping makes of different tokens. The real
-// one is 0. The published report has eight such elements and -3.178e-7.
+// The variance of rows of equal elements, 448 codes of a scale of 0.025, which clipping makes of different
+// tokens. The real one is 0. The published report has eight such elements and -3.178e-7.
 std::vector<CascadeVariance> variances_by_width(Arithmetic& arithmetic) {
   std::vector<CascadeVariance> list;
   for (const int width : {8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512, 1024})

@@ -12,8 +12,9 @@
 
 namespace assay::scenarios {
 
-// What prompts are made of, by the draws of `draw` from `index` on. Text tokens, all different: they walk the successor cycle
-// backwards in even steps. Four tokens of an image: one beyond every range, one of which K alone clips throughout, a weaker one, and text.
+// What prompts are made of, by the draws of `draw` from `index` on. Text tokens, all different: they walk the
+// successor cycle backwards in even steps. Four tokens of an image: one beyond every range, one of which K
+// alone clips throughout, a weaker one, and text.
 std::vector<int> text_prompt(const Stream& draw, std::uint64_t index, int count);
 std::vector<int> image_prompt(const Stream& draw, std::uint64_t index);
 

@@ -1,4 +1,5 @@
-// Where a run first leaves the reference: the same engine in f64 beside it, fed the same tokens, stage by stage.
+// Where a run first leaves the reference: the same engine in f64 beside it, fed the same tokens, stage by
+// stage.
 #pragma once
 
 #include <vector>

@@ -54,12 +54,14 @@ constexpr std::string_view to_string(Policy p) { return kPolicyNames[static_cast
 
 enum class NormKind : std::uint8_t { layernorm, rmsnorm };
 
-// What a scenario does wrong apart from its policy; all off in a sound engine. -1: never; else after that request.
+// What a scenario does wrong apart from its policy; all off in a sound engine. -1: never; else after that
+// request.
 struct Defects {
   bool commit_early = false;  // a prompt's pages are found by others before they are written
   bool whole_pages = false;   // attention multiplies the tail of the last page by a weight of 0
-  // A table of pages is padded with one that is nobody's, the null block, which attention reads and multiplies by 0. What
-  // pads a batch that has shrunk, the row of the request that left it, still writes its K and V: there.
+  // A table of pages is padded with one that is nobody's, the null block, which attention reads and
+  // multiplies by 0. What pads a batch that has shrunk, the row of the request that left it, still writes its
+  // K and V: there.
   bool null_block = false;
   bool old_reader = false;     // reordered weights are read as if they were not
   bool blind_restore = false;  // cached pages are used whatever rotation they were written with

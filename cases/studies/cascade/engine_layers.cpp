@@ -7,7 +7,8 @@
 namespace assay::scenarios {
 namespace {
 
-// H x / sqrt(8), in place; signs first, so that it is a rotation and no reflection of constants onto one axis.
+// H x / sqrt(8), in place; signs first, so that it is a rotation and no reflection of constants onto one
+// axis.
 void hadamard8(float* x) {
   x[1] = -x[1];
   x[6] = -x[6];

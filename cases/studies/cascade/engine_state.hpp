@@ -1,4 +1,5 @@
-// The state and the parts of the engine. engine.cpp: scales and requests; engine_layers.cpp: a step through layers.
+// The state and the parts of the engine. engine.cpp: scales and requests; engine_layers.cpp: a step through
+// layers.
 #pragma once
 
 #include <chrono>

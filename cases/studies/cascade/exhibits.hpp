@@ -1,5 +1,6 @@
-// Defects of an engine's state that shipped, each as two runs of the same traffic: the defective engine, which the
-// monitors must accuse of this and nothing else first, and its correct counterpart, which they must leave alone.
+// Defects of an engine's state that shipped, each as two runs of the same traffic: the defective engine,
+// which the monitors must accuse of this and nothing else first, and its correct counterpart, which they must
+// leave alone.
 #pragma once
 
 #include <span>

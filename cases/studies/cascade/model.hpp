@@ -53,9 +53,10 @@ struct Model {
 };
 
 Model make_model(std::uint64_t seed, int layers, ModelShape shape = {});
-// The text of a token in a byte-level vocabulary as GPT-2's, whose first 256 tokens are the bytes: those that print first, in
-// ascending order ('!' to '~', then 0xA1 to 0xAC and 0xAE to 0xFF), then the others. As the vocabulary spells them: one
-// character each, the others from U+0100 on; UTF-8. Throws InputError for a token that is no single byte.
+// The text of a token in a byte-level vocabulary as GPT-2's, whose first 256 tokens are the bytes: those that
+// print first, in ascending order ('!' to '~', then 0xA1 to 0xAC and 0xAE to 0xFF), then the others. As the
+// vocabulary spells them: one character each, the others from U+0100 on; UTF-8. Throws InputError for a token
+// that is no single byte.
 std::string text_of(int token);
 // The token that a sound model continues with: a cycle through the text tokens, so that nothing repeats.
 int successor(int token);

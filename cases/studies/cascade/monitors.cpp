@@ -14,8 +14,9 @@
 namespace assay::scenarios {
 namespace {
 
-// A request whose largest code is below this part of 448 has lost resolution. The published bad scale leaves 8 (+-2
-// under a scale from +-50); a scale calibrated for a range 25 times that of the request leaves 17; this is between.
+// A request whose largest code is below this part of 448 has lost resolution. The published bad scale leaves
+// 8 (+-2 under a scale from +-50); a scale calibrated for a range 25 times that of the request leaves 17;
+// this is between.
 constexpr float kLostBelow = 12;
 constexpr int kRepeats = 4;
 

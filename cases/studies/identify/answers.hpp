@@ -1,4 +1,5 @@
-// What kernels answered, kept in a file: a device is asked once, and the search goes on without it, on any machine.
+// What kernels answered, kept in a file: a device is asked once, and the search goes on without it, on any
+// machine.
 #pragma once
 
 #include <fstream>
@@ -18,8 +19,9 @@ struct KernelAnswer {
   std::vector<std::string> kernels;  // each once; what a witness saw outranks what the backend says
 };
 
-// A file of JSON lines, one for each call: the case line, a digest of the inputs' bytes, and what was answered, each output as the eight
-// hexadecimal digits of its f32, which every format that identify takes fits into. An answer is written as soon as it is there.
+// A file of JSON lines, one for each call: the case line, a digest of the inputs' bytes, and what was
+// answered, each output as the eight hexadecimal digits of its f32, which every format that identify takes
+// fits into. An answer is written as soon as it is there.
 class AnswerFile {
  public:
   enum class Mode : std::uint8_t { write, read };
@@ -28,7 +30,8 @@ class AnswerFile {
   bool reads() const { return mode_ == Mode::read; }
 
   bool has(const Case& c, const Inputs& inputs) const;
-  // nullopt: the backend did not take the call. Throws InputError where this call on these inputs is not in the file.
+  // nullopt: the backend did not take the call. Throws InputError where this call on these inputs is not in
+  // the file.
   std::optional<KernelAnswer> find(const Case& c, const Inputs& inputs) const;
   void add(const Case& c, const Inputs& inputs, const std::optional<KernelAnswer>& answer);
 

@@ -30,7 +30,8 @@ struct AttentionAnswer {
   std::string declared_contract, declared_path;
   std::vector<std::string> kernels;  // that ran
 };
-// Asks the kernel on inputs of this seed and design. nullopt where it does not take the call, or the design cannot be had.
+// Asks the kernel on inputs of this seed and design. nullopt where it does not take the call, or the design
+// cannot be had.
 using AttentionAsk =
     std::function<std::optional<AttentionAnswer>(std::uint64_t seed, AttentionDesign design)>;
 

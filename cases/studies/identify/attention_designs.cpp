@@ -80,8 +80,8 @@ void weigh_two(std::uint64_t base, const AttentionLayout& l, std::span<float> k,
   }
 }
 
-// The second of two weights is about 2^-n, n = 1, 2 or 3, and columns of V take 1, and -2^n of it: of a difference of two exact products
-// a store keeps bits that the weight itself has no room for.
+// The second of two weights is about 2^-n, n = 1, 2 or 3, and columns of V take 1, and -2^n of it: of a
+// difference of two exact products a store keeps bits that the weight itself has no room for.
 void weigh_a_difference(std::uint64_t base, const AttentionLayout& l, std::span<float> q, std::span<float> k,
                         std::span<float> v) {
   constexpr std::int64_t kHalvings = 3;

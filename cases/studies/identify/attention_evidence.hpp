@@ -16,7 +16,8 @@ class AttentionEvidence {
   // keys: beyond so many the weights are 0, which add nothing; 0: they may all have one.
   void add(AttentionAnswer answer, std::int64_t keys = 0);
   bool empty() const { return heads_.empty(); }
-  // Of each schedule the outputs of the first head that differs, or an estimate of their count; 0: every bit of all.
+  // Of each schedule the outputs of the first head that differs, or an estimate of their count; 0: every bit
+  // of all.
   // few: of few rows alone, where others will refute what these do not.
   std::vector<std::int64_t> unequal(std::span<const AttentionSchedule> list, bool few = false);
 

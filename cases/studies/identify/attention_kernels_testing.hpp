@@ -36,7 +36,8 @@ inline AttentionAnswer answer(AttentionHead head, std::uint64_t seed, const std:
   return a;
 }
 
-// A kernel that is this schedule; causal: a row sees the keys up to its own, which is the last one's of the last row.
+// A kernel that is this schedule; causal: a row sees the keys up to its own, which is the last one's of the
+// last row.
 inline AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::int64_t keys = kKeys,
                               bool causal = false) {
   const AttentionSchedule schedule = parse_attention_schedule(text);

@@ -12,8 +12,8 @@
 namespace assay {
 namespace {
 
-// Places of f32 about a midpoint, for columns in turn: sums of some hundred terms are off by the first, exponentials in few operations
-// by the second.
+// Places of f32 about a midpoint, for columns in turn: sums of some hundred terms are off by the first,
+// exponentials in few operations by the second.
 constexpr std::array kPlaces = {4.0, 32.0};
 constexpr std::int64_t kMostColumns = 1024;  // in all
 constexpr std::int64_t kOfRow = 16;          // columns that show the last row, the one before it, and so on

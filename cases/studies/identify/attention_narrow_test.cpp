@@ -1,4 +1,5 @@
-// Stores that hide a sum's last bits: values near midpoints show them, and a kernel that differs in one step is not taken for another.
+// Stores that hide a sum's last bits: values near midpoints show them, and a kernel that differs in one step
+// is not taken for another.
 #include <gtest/gtest.h>
 
 #include "cases/studies/identify/attention_kernels_testing.hpp"

@@ -1,4 +1,5 @@
-// A fused attention kernel against schedules: its bits under a declared one, and whether one holds at every call asked for.
+// A fused attention kernel against schedules: its bits under a declared one, and whether one holds at every
+// call asked for.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ struct AttentionVerdict {
   std::string
       instead;  // the one step that, taken so, gives every bit of that head: "tile=128"; "" where no single one does
 };
-// Draws under seeds 1, 2, ... until `outputs` are compared, two at least. Throws std::runtime_error where the kernel does not take
-// the call.
+// Draws under seeds 1, 2, ... until `outputs` are compared, two at least. Throws std::runtime_error where the
+// kernel does not take the call.
 AttentionVerdict judge_attention(const AttentionAsk& ask, const AttentionSchedule& schedule,
                                  std::int64_t outputs);
 std::string describe(const AttentionVerdict& verdict, const AttentionSchedule& schedule);
@@ -52,8 +53,9 @@ struct AttentionInvariance {
   std::string verdict;  // "proven", "refuted", "unknown"
   std::string detail;
 };
-// proven: one schedule has every bit of every call, so that a row with its keys has the same bits in each. Keys may differ in
-// number where nothing is split: a key that is masked has weight 0 and adds nothing, while parts are cut by the count of keys.
+// proven: one schedule has every bit of every call, so that a row with its keys has the same bits in each.
+// Keys may differ in number where nothing is split: a key that is masked has weight 0 and adds nothing, while
+// parts are cut by the count of keys.
 // refuted: a call, and an output of it that is not what the schedule of another call gives.
 AttentionInvariance attention_invariance(const std::vector<AttentionRegion>& regions, std::int64_t outputs);
 

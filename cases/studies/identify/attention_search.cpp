@@ -1,4 +1,5 @@
-// The schedule of a fused attention kernel among hypotheses: coarse ones first, then fine ones, every bit held against the outputs.
+// The schedule of a fused attention kernel among hypotheses: coarse ones first, then fine ones, every bit
+// held against the outputs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,8 +34,8 @@ std::int64_t least_of(const std::vector<Candidate>& list) {
   return std::ranges::min_element(list, {}, &Candidate::unequal)->unequal;
 }
 
-// The coarse half: tiles, their order and the parts move many bits, the unit fewer, the rest few. The first unit with every tile,
-// every other one with the tile that fitted best.
+// The coarse half: tiles, their order and the parts move many bits, the unit fewer, the rest few. The first
+// unit with every tile, every other one with the tile that fitted best.
 std::vector<Candidate> coarse(const ReplayedHead& first, const std::string& declared, std::int64_t rows,
                               const std::function<bool()>& over) {
   std::vector<Candidate> list;
@@ -74,7 +75,8 @@ std::vector<Candidate> coarse(const ReplayedHead& first, const std::string& decl
   return list;
 }
 
-// The search over one kernel: hypotheses are held against every head on which an earlier one failed, those heads first.
+// The search over one kernel: hypotheses are held against every head on which an earlier one failed, those
+// heads first.
 class Search {
  public:
   Search(const AttentionAsk& ask, const AttentionSearch& options, AttentionCard& card)
@@ -205,7 +207,8 @@ class Search {
     return false;
   }
 
-  // Further draws for as long as they tell apart what gave the same bits so far; the schedule is then the first that is left.
+  // Further draws for as long as they tell apart what gave the same bits so far; the schedule is then the
+  // first that is left.
   void narrow(const std::vector<AttentionSchedule>& others) {
     left_ = {*card_.schedule};
     std::vector<AttentionSchedule> rest;
@@ -258,7 +261,8 @@ class Search {
     std::erase_if(list, [&](const AttentionSchedule&) { return kept[at++] == 0; });
   }
 
-  // What every other value of each field would have changed on the first draw, or else on the inputs of a design.
+  // What every other value of each field would have changed on the first draw, or else on the inputs of a
+  // design.
   void show_against() {
     std::list<ReplayedHead> crafted;
     for (const AttentionHead& head : shown_)

@@ -29,7 +29,8 @@ bool one_format(const AttentionGeometry& g) {
 
 int significant_bits(const std::string& name) { return scalar_format(name).fraction_bits + 1; }
 
-// The design's inputs in place of the drawn ones; false where keys do not lie in their order, or the first two may be hidden.
+// The design's inputs in place of the drawn ones; false where keys do not lie in their order, or the first
+// two may be hidden.
 bool craft_inputs(AttentionDesign design, std::uint64_t seed, const AttentionGeometry& g, TensorSet& set) {
   if (design == AttentionDesign::drawn) return true;
   if (g.page != 0 || g.ragged || g.mask == MaskKind::window || g.mask == MaskKind::random ||

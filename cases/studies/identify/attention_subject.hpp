@@ -7,7 +7,8 @@
 
 namespace assay {
 
-// Throws InputError bad_value for a case whose steps no schedule names: other formats of K and V than q's, soft caps, sinks, ALiBi.
+// Throws InputError bad_value for a case whose steps no schedule names: other formats of K and V than q's,
+// soft caps, sinks, ALiBi.
 AttentionAsk attention_subject(const Case& c, const Kernels& source);
 
 }  // namespace assay

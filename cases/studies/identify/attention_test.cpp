@@ -1,4 +1,5 @@
-// identify finds the schedule of a kernel that is itself a replay, or the reference's emulated kernel, and no other passes for it.
+// identify finds the schedule of a kernel that is itself a replay, or the reference's emulated kernel, and no
+// other passes for it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +50,8 @@ TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
   }
 }
 
-// A kernel that masks the diagonal's tiles alone forms their argument otherwise; one that does not is not taken for it.
+// A kernel that masks the diagonal's tiles alone forms their argument otherwise; one that does not is not
+// taken for it.
 TEST(IdentifyAttention, tiles_that_a_causal_mask_cuts_may_have_an_argument_of_their_own) {
   const std::string plain =
       "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=32 argument=fma_max constant=float sums=tile "
@@ -112,8 +114,8 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
   }
 }
 
-// The manner of PyTorch's flash kernel on a CPU: few rows by products of a matrix and a vector, pairs of products in bf16, and keys behind
-// the last whole vector, whose exponentials are another's.
+// The manner of PyTorch's flash kernel on a CPU: few rows by products of a matrix and a vector, pairs of
+// products in bf16, and keys behind the last whole vector, whose exponentials are another's.
 TEST(IdentifyAttention, steps_of_vectors_and_what_is_left_behind_them_are_found) {
   constexpr std::int64_t kLeft = 171;
   const std::string shared =
@@ -140,7 +142,8 @@ TEST(IdentifyAttention, steps_of_vectors_and_what_is_left_behind_them_are_found)
       EXPECT_TRUE(same || !f.concluded) << hidden << " " << f.field << "\n" << card_text(card);
     }
     // What differs in a step that shows in few bits of few outputs is no such kernel.
-    // Products of numbers in f16 are exact, and a lane of 32 takes one of 63 ahead of the tail: that it is no lane of 16 does not show.
+    // Products of numbers in f16 are exact, and a lane of 32 takes one of 63 ahead of the tail: that it is no
+    // lane of 16 does not show.
     const AttentionAnswer asked = *kernel_of(hidden, 3, kLeft)(1, AttentionDesign::drawn);
     for (const char* field :
          {"exp", "value_step", "tail", "dot_step", "dot_rows", "left_folded", "left_head"})

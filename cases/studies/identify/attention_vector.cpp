@@ -41,7 +41,8 @@ struct Step {
   AttentionDesign design;
   std::int64_t rows, calls;
 };
-// A pair of weights says little: so many rows of them that exponentials one unit in the last place apart are told apart.
+// A pair of weights says little: so many rows of them that exponentials one unit in the last place apart are
+// told apart.
 constexpr Step kExponential = {"the exponential, its argument or the quotient: rows with two weights",
                                AttentionDesign::pairs, 1024, 2};
 constexpr Step kSums = {"how weights are summed and rescaled: logits of one product, columns of one value",

@@ -1,4 +1,5 @@
-// Fused attention whose sums are in f32: exponential, then sums, then products, each by the inputs that show it alone.
+// Fused attention whose sums are in f32: exponential, then sums, then products, each by the inputs that show
+// it alone.
 #pragma once
 
 #include <functional>

@@ -6,8 +6,9 @@
 
 namespace assay {
 
-// The last size that has the schedule of `low`, and the next: by halving, on the premise that it changes once. `which` says of a
-// size in between whether it has the one (0) or the other (1); nullopt, here too, where it has neither or cannot be told.
+// The last size that has the schedule of `low`, and the next: by halving, on the premise that it changes
+// once. `which` says of a size in between whether it has the one (0) or the other (1); nullopt, here too,
+// where it has neither or cannot be told.
 struct SizeBorder {
   std::int64_t last, next;
 };

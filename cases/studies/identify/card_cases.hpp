@@ -39,7 +39,8 @@ inline void remember(std::vector<T>& known, const std::optional<T>& schedule) {
   if (schedule && std::ranges::find(known, *schedule) == known.end()) known.push_back(*schedule);
 }
 
-// The cards as they come: on the terminal at once, and in the file of --json, which is whole after each of them.
+// The cards as they come: on the terminal at once, and in the file of --json, which is whole after each of
+// them.
 class CardList {
  public:
   explicit CardList(std::string path) : path_(std::move(path)) {
@@ -82,7 +83,8 @@ struct CardCases {
     cards.add(text + "\n", as_json);
     nothing &= refused;
   }
-  // Whether one schedule holds over calls of a kernel that differ in what `over` names; an entry of the list as a card is.
+  // Whether one schedule holds over calls of a kernel that differ in what `over` names; an entry of the list
+  // as a card is.
   void decided(const std::string& key, const std::string& over, const std::string& verdict,
                const std::string& detail, const std::string& text) {
     const nlohmann::ordered_json entry = {
@@ -138,7 +140,8 @@ struct RowCases : CardCases {
   std::map<std::string, std::vector<RowSchedule>> found_;
 };
 
-// Cases of attention: cards one by one, and calls of one kernel that differ in batch, rows of q or keys side by side.
+// Cases of attention: cards one by one, and calls of one kernel that differ in batch, rows of q or keys side
+// by side.
 struct AttentionCases : CardCases {
   using CardCases::CardCases;
 

@@ -71,8 +71,8 @@ class OfColumns : public GemmSubject {
   std::vector<std::int64_t> columns_;
 };
 
-// A few columns, of which a call shows little: many calls of the same columns and ever other rows are one answer, whose rows are these
-// columns, for products commute.
+// A few columns, of which a call shows little: many calls of the same columns and ever other rows are one
+// answer, whose rows are these columns, for products commute.
 class TurnedColumns : public OfColumns {
  public:
   TurnedColumns(GemmSubject& whole, const GemmShape& shape, std::vector<std::int64_t> columns)

@@ -1,4 +1,5 @@
-// Columns that are left behind whole fours are told from the others, and each kind of columns has the schedule that its bits show.
+// Columns that are left behind whole fours are told from the others, and each kind of columns has the
+// schedule that its bits show.
 #include "cases/studies/identify/columns.hpp"
 
 #include <gtest/gtest.h>

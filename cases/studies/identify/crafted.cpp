@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kAlikeCalls = 4;
 
-// Numbers of a scalar format with exponents all over the range [low, high], of either sign: what a Gaussian never shows of a
-// unit's width, of a flush or of its least exponent.
+// Numbers of a scalar format with exponents all over the range [low, high], of either sign: what a Gaussian
+// never shows of a unit's width, of a flush or of its least exponent.
 std::vector<float> wide_numbers(const std::string& format, std::int64_t count, int low, int high,
                                 std::uint64_t seed) {
   const int bits = format == "f32"                       ? 24
@@ -67,8 +67,8 @@ std::optional<Answer> ask_large(GemmSubject& subject, const GemmShape& shape) {
                          draw(subject.b_element(), shape.n * shape.k), "large integers");
 }
 
-// Products that cancel in pairs far apart: the exact sums are 0, and what is stored is the rounding errors of the sum alone. So
-// every step shows, through a store of 8 bits as well.
+// Products that cancel in pairs far apart: the exact sums are 0, and what is stored is the rounding errors of
+// the sum alone. So every step shows, through a store of 8 bits as well.
 std::optional<std::pair<std::vector<float>, std::vector<float>>> cancelling(GemmSubject& subject,
                                                                             const GemmShape& shape,
                                                                             std::uint64_t seed) {
@@ -96,8 +96,9 @@ std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shap
   return subject.crafted(shape, std::move(sides->first), std::move(sides->second), std::string(kCancelling));
 }
 
-// Runs of columns, each with an exponent of its own: sums of neighbouring chunks are far apart, and in which order they are added
-// shows in f32. Of drawn numbers in 8 bits the chunks' sums are so short that f32 adds them exactly, in any order.
+// Runs of columns, each with an exponent of its own: sums of neighbouring chunks are far apart, and in which
+// order they are added shows in f32. Of drawn numbers in 8 bits the chunks' sums are so short that f32 adds
+// them exactly, in any order.
 std::optional<Answer> ask_uneven(GemmSubject& subject, const GemmShape& shape, const Wide& wide,
                                  std::int64_t run) {
   const std::string a_format = subject.a_element(), b_format = subject.b_element();

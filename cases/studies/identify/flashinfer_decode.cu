@@ -1,4 +1,5 @@
-// FlashInfer's decode of one request (https://github.com/flashinfer-ai/flashinfer, headers alone), as a C function.
+// FlashInfer's decode of one request (https://github.com/flashinfer-ai/flashinfer, headers alone), as a C
+// function.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -29,8 +30,9 @@ int of_width(int d, void* q, void* k, void* v, void* o, void* tmp, int keys, int
 
 }  // namespace
 
-// q and o are f16 or bf16 (bf16 != 0), K and V are of the same or e4m3 (fp8 != 0), all [.., heads, d] without gaps. tmp: room for the
-// parts of a split, or none: not split. Returns a cudaError_t, or -1 for a d that was not compiled.
+// q and o are f16 or bf16 (bf16 != 0), K and V are of the same or e4m3 (fp8 != 0), all [.., heads, d] without
+// gaps. tmp: room for the parts of a split, or none: not split. Returns a cudaError_t, or -1 for a d that was
+// not compiled.
 extern "C" int flashinfer_decode(int bf16, int fp8, int d, void* q, void* k, void* v, void* o, void* tmp,
                                  int keys, int heads, int kv_heads, float scale) {
   if (bf16 && fp8)

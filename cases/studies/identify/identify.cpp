@@ -27,7 +27,8 @@ bool all_found(const std::vector<RowPiece>& pieces) {
          std::ranges::all_of(pieces, [](const RowPiece& p) { return p.schedule.has_value(); });
 }
 
-// The inner schedules whose cuts into chunks and slices are worth a search: matrix units, and the plainest lanes.
+// The inner schedules whose cuts into chunks and slices are worth a search: matrix units, and the plainest
+// lanes.
 std::vector<Schedule> worth_cutting(const std::vector<Schedule>& inner) {
   std::vector<Schedule> list;
   for (const Schedule& s : inner)
@@ -38,8 +39,8 @@ std::vector<Schedule> worth_cutting(const std::vector<Schedule>& inner) {
   return list;
 }
 
-// Lanes that are as long as a chunk are chunks: the plainer spelling of the same additions. exact: products are, so that fused or not is
-// the same.
+// Lanes that are as long as a chunk are chunks: the plainer spelling of the same additions. exact: products
+// are, so that fused or not is the same.
 void respell(RowPiece& piece, std::int64_t n, bool exact) {
   const Schedule found = *piece.schedule;
   if (found.lanes == 1 || found.unit() != nullptr) return;
@@ -90,7 +91,8 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
     cut.insert(cut.end(), of.begin(), of.end());
   }
   std::vector<Schedule> lanes = lane_schedules(n);
-  // Without a unit for these formats the lanes alone; where there is one, whichever is the shorter search first.
+  // Without a unit for these formats the lanes alone; where there is one, whichever is the shorter search
+  // first.
   const SearchOptions first_that_fits{
       .alternatives = false, .scaled = scaled, .seconds = options.search_seconds};
   if (n > 1024 && !cut.empty()) {
@@ -117,7 +119,8 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
                                                                                                      : pieces;
 }
 
-// Where a kernel with another value of a field would have stored something else: on a few rows, or else on more.
+// Where a kernel with another value of a field would have stored something else: on a few rows, or else on
+// more.
 RowPiece against(const Schedule& other, const RowPiece& piece, const std::vector<const Answer*>& answers,
                  const std::string& stored_as) {
   const std::int64_t row_products = std::max<std::int64_t>(1, answers.front()->b.rows * answers.front()->b.k);
@@ -249,7 +252,8 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
                                      std::ssize(residue->got);
     card.pieces = found_on(some ? crafted.front() : *first);
     if (some && !sharp && !all_found(card.pieces)) card.pieces = found_on(*first);
-    // What hid in a store of 8 bits, or where sums are short, an answer that refuted it shows: the search goes on there.
+    // What hid in a store of 8 bits, or where sums are short, an answer that refuted it shows: the search
+    // goes on there.
     const auto has_time = [&] {
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
       return spent.count() < kSearches * options.search_seconds;

@@ -1,4 +1,5 @@
-// The arithmetic card of a matrix product: which schedule a kernel has at each shape asked for, with the evidence.
+// The arithmetic card of a matrix product: which schedule a kernel has at each shape asked for, with the
+// evidence.
 #pragma once
 
 #include <cstdint>
@@ -59,13 +60,13 @@ struct ShapeCard {
 ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std::vector<Schedule>& known,
                          const IdentifyOptions& options = {});
 
-// Shapes whose schedules can be one: where an alternative fits all of them it becomes the schedule of each, so that a region is
-// as large as it can be.
+// Shapes whose schedules can be one: where an alternative fits all of them it becomes the schedule of each,
+// so that a region is as large as it can be.
 void unify(std::vector<ShapeCard>& shapes);
 
-// Where the schedule changes between two shapes that differ along one axis ('m', 'n' or 'k') and have other schedules: the last
-// value that has the first one, found by halving. Only as good as its premise that it changes once; nullopt where a shape in
-// between has neither.
+// Where the schedule changes between two shapes that differ along one axis ('m', 'n' or 'k') and have other
+// schedules: the last value that has the first one, found by halving. Only as good as its premise that it
+// changes once; nullopt where a shape in between has neither.
 struct Border {
   char axis;
   std::int64_t last, next;

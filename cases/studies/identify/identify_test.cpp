@@ -1,5 +1,5 @@
-// Each kernel of loops_testing.hpp is told from all others by its bits, and a kernel that is off by one step is never taken for the
-// one that is not.
+// Each kernel of loops_testing.hpp is told from all others by its bits, and a kernel that is off by one step
+// is never taken for the one that is not.
 #include "cases/studies/identify/identify.hpp"
 
 #include <gtest/gtest.h>
@@ -36,14 +36,16 @@ TEST(Identify, every_known_arithmetic_is_found_whole_in_at_most_64_calls) {
   }
 }
 
-// ASSAY_TRIALS of them at night. A trial asks until the schedules that are left make the same additions; who asks knows no truth.
+// ASSAY_TRIALS of them at night. A trial asks until the schedules that are left make the same additions; who
+// asks knows no truth.
 TEST(Identify, no_arithmetic_is_ever_taken_for_another) {
   const char* wanted = std::getenv("ASSAY_TRIALS");
   const std::int64_t trials = wanted != nullptr ? std::atoll(wanted) : 10'000;
   constexpr GemmShape kShape{1, 8, 160};
   constexpr int kMostCalls = 64;
   std::vector<Schedule> schedules;
-  // With operands of 8 bits a product is exact, and fma is the same as not: those are one arithmetic, not an error.
+  // With operands of 8 bits a product is exact, and fma is the same as not: those are one arithmetic, not an
+  // error.
   std::vector<std::uint64_t> additions;
   for (const Known& k : known()) {
     schedules.push_back(parse_schedule(k.schedule));
@@ -139,7 +141,8 @@ TEST(Identify, what_fits_by_chance_gives_way_to_what_a_crafted_answer_shows_and_
   }
 }
 
-// cuBLAS of FP8 with K in slices: sums of 128 products are so short that f32 adds them exactly, in nearly any order.
+// cuBLAS of FP8 with K in slices: sums of 128 products are so short that f32 adds them exactly, in nearly any
+// order.
 TEST(Identify, promotion_within_slices_is_found_though_drawn_numbers_hardly_show_it) {
   static constexpr std::int64_t kSlice = 384, kK = 2048;
   Loops loops(

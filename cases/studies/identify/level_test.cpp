@@ -1,5 +1,5 @@
-// level=replay: healthy kernels pass in every bit, over ops, fills and formats; one changed step is wrong, and named; a schedule that is
-// none or does not fit is a contract that cannot be judged by.
+// level=replay: healthy kernels pass in every bit, over ops, fills and formats; one changed step is wrong,
+// and named; a schedule that is none or does not fit is a contract that cannot be judged by.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// Kernels written as plain loops, which know nothing of schedules, plans or replays, and the schedule that each one is.
+// Kernels written as plain loops, which know nothing of schedules, plans or replays, and the schedule that
+// each one is.
 #pragma once
 
 #include <algorithm>

@@ -9,9 +9,9 @@
 namespace assay {
 namespace {
 
-// Powers of two. In a grid of questions row r has `big` at i, column c has -big at j, and both have `one` elsewhere: M is
-// big one, and 2^(big - one) must hide every sum of ones. On the diagonal alone, where both operands are of one question, M is
-// big big and hides twice as many bits.
+// Powers of two. In a grid of questions row r has `big` at i, column c has -big at j, and both have `one`
+// elsewhere: M is big one, and 2^(big - one) must hide every sum of ones. On the diagonal alone, where both
+// operands are of one question, M is big big and hides twice as many bits.
 struct Sizes {
   int big, one;
   bool diagonal;

@@ -50,7 +50,8 @@ void set_apart(const PairedColumns& a, const PairedColumns& b, std::int64_t colu
     const float fraction = std::frexp(std::fabs(x), &exponent);
     return std::copysign(kSizes[static_cast<std::size_t>(12 * fraction - 6) % kSizes.size()], x);
   };
-  // How far a format's columns may be apart: scales of integers lie along the weights' rows, of which h is a column.
+  // How far a format's columns may be apart: scales of integers lie along the weights' rows, of which h is a
+  // column.
   const auto reach = [&](const std::string& name, bool is_b) {
     if (name.starts_with("int")) return is_b ? 0 : 16;
     return name == "f16" || name.starts_with("e") ? 4 : 16;

@@ -10,8 +10,8 @@
 
 namespace assay {
 
-// Bytes of these numbers. Scales in a plane of their own are powers of two that leave room for what shares them, or all 1. nullopt where
-// the shape is none of the format's.
+// Bytes of these numbers. Scales in a plane of their own are powers of two that leave room for what shares
+// them, or all 1. nullopt where the shape is none of the format's.
 std::optional<Encoded> exactly_encoded(const std::string& name, const Shape& shape,
                                        const std::vector<float>& values, bool unit_scales);
 
@@ -20,8 +20,9 @@ struct PairedColumns {
   std::string element;
   std::vector<float>* values;
 };
-// Makes the pairs so far apart, by powers of two, that sums of few bits are rounded; numbers of more bits than an element has become whole
-// ones up to 6. Pairs stay pairs. The last column is left alone where it is given, and the one that cancels it.
+// Makes the pairs so far apart, by powers of two, that sums of few bits are rounded; numbers of more bits
+// than an element has become whole ones up to 6. Pairs stay pairs. The last column is left alone where it is
+// given, and the one that cancels it.
 void set_apart(const PairedColumns& a, const PairedColumns& b, std::int64_t k, bool last_is_given);
 
 }  // namespace assay

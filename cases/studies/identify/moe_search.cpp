@@ -107,7 +107,8 @@ std::string contradicted(const MoeSubject& subject, const MoeCard& card,
       return fmt::format("{}={} is declared, the bits are those of {}={}", key, subject.declared(key), key,
                          *card.schedule.*word.value);
   }
-  // Lanes in f32 and a unit may agree in ways that nobody tried; two units, or two types, under one schedule were held side by side.
+  // Lanes in f32 and a unit may agree in ways that nobody tried; two units, or two types, under one schedule
+  // were held side by side.
   const std::string up_acc = subject.declared("acc"), second = subject.declared("down_acc"),
                     down_acc = second == "same" ? up_acc : second;
   for (const auto& [name, acc, sum] : {std::tuple{"up.acc", up_acc, &card.schedule->up},
@@ -174,7 +175,8 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
       if (d.unequal == 0 && m != *best) admitted.push_back(m);
       return d.unequal == 0;
     };
-    // An expert that few tokens go to may be served by another routine: asked once, where the schedules of many rows do not do.
+    // An expert that few tokens go to may be served by another routine: asked once, where the schedules of
+    // many rows do not do.
     ShapeCard shown[2];
     bool asked_few = false;
     const IdentifyOptions each{.most_mask_calls = options.masks,

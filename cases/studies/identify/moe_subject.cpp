@@ -275,7 +275,8 @@ std::optional<Answer> Part::ask(const GemmShape& shape, const std::vector<float>
                                                      whole_.paths_.up == "codes"),
                          w2_bytes = exactly_encoded(whole_.text("w2"), {experts, hidden, inter}, w2, codes);
   if (!x_bytes || !w13_bytes || !w2_bytes) return std::nullopt;
-  // What the formats made of the numbers. Crafted ones, zeros and all that makes the rest exact must have stayed as they are.
+  // What the formats made of the numbers. Crafted ones, zeros and all that makes the rest exact must have
+  // stayed as they are.
   const std::vector<double> x_back = decode_tensor(*x_bytes), w13_back = decode_tensor(*w13_bytes),
                             w2_back = decode_tensor(*w2_bytes);
   const auto kept = [&](const std::vector<float>& meant, const std::vector<double>& back, const auto& free) {

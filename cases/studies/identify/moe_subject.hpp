@@ -9,7 +9,8 @@
 
 namespace assay {
 
-// Throws InputError bad_value where nothing could be learnt: sums of integers, fewer columns than what shows a product takes.
+// Throws InputError bad_value where nothing could be learnt: sums of integers, fewer columns than what shows
+// a product takes.
 std::unique_ptr<MoeSubject> moe_subject(const Case& c, const Kernels& source);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// The schedules that a product of a mixture of experts may have, from those of its rows at one count and at fewer.
+// The schedules that a product of a mixture of experts may have, from those of its rows at one count and at
+// fewer.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -11,7 +12,8 @@ namespace {
 
 constexpr std::size_t kMostAlternatives = 16;  // of a product's schedule
 
-// What these pieces admit: the schedule of all rows and its alternatives, or of rows in groups of every size that leaves such a rest.
+// What these pieces admit: the schedule of all rows and its alternatives, or of rows in groups of every size
+// that leaves such a rest.
 std::vector<GroupedSchedule> grouped(const std::vector<RowPiece>& pieces, std::int64_t rows) {
   const auto found = [](const RowPiece& p) { return p.schedule.has_value(); };
   if (pieces.empty() || pieces.size() > 2 || !std::ranges::all_of(pieces, found)) return {};

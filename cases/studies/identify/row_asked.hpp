@@ -1,4 +1,5 @@
-// An answer of a kernel on rows beside its replay, and what tells the schedule that was found from its neighbours.
+// An answer of a kernel on rows beside its replay, and what tells the schedule that was found from its
+// neighbours.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,8 @@ struct Asked {
   std::int64_t outputs() const { return static_cast<std::int64_t>(answer.got.size()); }
 };
 
-// Of words those whose exponential is every output of `asked`, rows of bare exponentials; what the others' are, or where none is, the
-// nearest.
+// Of words those whose exponential is every output of `asked`, rows of bare exponentials; what the others'
+// are, or where none is, the nearest.
 struct BareExponentials {
   std::vector<RowSchedule> words;
   std::string against;
@@ -55,12 +56,13 @@ struct BareExponentials {
 };
 BareExponentials fit_bare_exponentials(std::vector<RowSchedule> words, Asked& asked);
 
-// Of a softmax with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's largest output tells its sum
-// but for the last places.
+// Of a softmax with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's
+// largest output tells its sum but for the last places.
 std::vector<RowSchedule> fit_with_any_sum(std::vector<RowSchedule> words, const RowAnswer& answer);
 
-// What every other value of each field would have changed, of `least` outputs or more; one that changes none of all leaves the field
-// open. `exponential`: what told the exponential from the others, where that was asked apart.
+// What every other value of each field would have changed, of `least` outputs or more; one that changes none
+// of all leaves the field open. `exponential`: what told the exponential from the others, where that was
+// asked apart.
 void show_against(const std::vector<std::unique_ptr<Asked>>& answers, const std::string& exponential,
                   const std::vector<RowSchedule>& alike, std::int64_t least, RowCard& card);
 

@@ -70,7 +70,8 @@ std::vector<double> normalised(const RowInputs& like, bool centred, std::span<co
 
 std::vector<float> gamma_at_midpoints(const RowInputs& like, bool centred, std::span<const float> x,
                                       std::int64_t few, std::uint64_t seed) {
-  // Places of f32 about a midpoint, for columns in turn: nearly exact sums are off by the first, long ones by the second.
+  // Places of f32 about a midpoint, for columns in turn: nearly exact sums are off by the first, long ones by
+  // the second.
   constexpr std::array kPlaces = {2.0, 8.0};
   constexpr double kLeast = 0x1p-12;  // of what gamma multiplies, and of an output
   const auto cols = static_cast<std::size_t>(like.cols);

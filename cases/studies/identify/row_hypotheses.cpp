@@ -1,4 +1,5 @@
-// Inputs that isolate one step of an op on rows, and the schedules beside one that differ from it in one step.
+// Inputs that isolate one step of an op on rows, and the schedules beside one that differ from it in one
+// step.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,8 @@ namespace assay {
 
 std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format,
                                  std::uint64_t seed) {
-  // Sums of cols numbers below 2^b are exact in f32 where b + log2(cols) <= 24; a product of two has 2 b bits, which fma shows.
+  // Sums of cols numbers below 2^b are exact in f32 where b + log2(cols) <= 24; a product of two has 2 b
+  // bits, which fma shows.
   int bits = 23;
   for (std::int64_t n = cols; n > 0; n /= 2) --bits;
   bits = std::clamp(bits, 2, 13);

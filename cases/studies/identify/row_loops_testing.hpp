@@ -48,8 +48,8 @@ inline void layernorm(const RowInputs& in, const float* x, float* y) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(in.cols); ++i)
     y[i] = std::fma((x[i] - mean), f * in.gamma[i], in.beta[i]);
 }
-// Squares in two vectors of 4; 16 of a lane are one number of the sum above, 16 of which are one of the next; then a vector that is left,
-// and numbers in front of the lanes.
+// Squares in two vectors of 4; 16 of a lane are one number of the sum above, 16 of which are one of the next;
+// then a vector that is left, and numbers in front of the lanes.
 inline void rmsnorm_in_levels(const RowInputs& in, const float* x, float* y) {
   const std::int64_t n = in.cols;
   float s[8] = {}, above[8] = {}, top[8] = {};

@@ -1,5 +1,6 @@
-// What the outputs of a norm's row say of the numbers that its sums became, whichever sums those were: among all floats near the right one,
-// those that give the whole row. Sums are then held against a few numbers and not against rows.
+// What the outputs of a norm's row say of the numbers that its sums became, whichever sums those were: among
+// all floats near the right one, those that give the whole row. Sums are then held against a few numbers and
+// not against rows.
 #pragma once
 
 #include <cmath>
@@ -39,10 +40,12 @@ class RowNumbers {
   std::vector<Row> rows_;
 };
 
-// The factors of norms: 1 / sqrt(v), or with root=quotient sqrt(v). Words that differ in `mean` and `root` alone share their numbers.
+// The factors of norms: 1 / sqrt(v), or with root=quotient sqrt(v). Words that differ in `mean` and `root`
+// alone share their numbers.
 class RowFactors {
  public:
-  // Of rows and what was stored of them, whose means are `mean`: 0 of an rmsnorm and of balanced rows; others are of running moments.
+  // Of rows and what was stored of them, whose means are `mean`: 0 of an rmsnorm and of balanced rows; others
+  // are of running moments.
   RowFactors(RowReplay& rows, std::span<const double> got, const std::vector<RowSchedule>& words,
              float mean = 0);
   // Which of `among`, indices of the words, have a root of these squares that is a factor of each row.

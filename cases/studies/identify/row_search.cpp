@@ -1,4 +1,5 @@
-// The schedule of a kernel on rows among hypotheses: step by step on inputs that isolate one, then every bit of drawn ones.
+// The schedule of a kernel on rows among hypotheses: step by step on inputs that isolate one, then every bit
+// of drawn ones.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -173,7 +174,8 @@ class Search {
     return found;
   }
 
-  // The squares on rows whose mean is 0 in every order; the mean on drawn rows, with the squares that were found.
+  // The squares on rows whose mean is 0 in every order; the mean on drawn rows, with the squares that were
+  // found.
   std::vector<RowSchedule> layernorm() {
     std::vector<RowSchedule> words = all_words("layernorm", first().answer.in), squares,
                              found = by_moments(words);
@@ -279,7 +281,8 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     };
     auto seed = static_cast<std::uint64_t>(search.last_seed) + 1;
     bool is_swamped = false;
-    // What further answers refute may have hidden what holds: with those answers the search goes on, but where the store hides most.
+    // What further answers refute may have hidden what holds: with those answers the search goes on, but
+    // where the store hides most.
     const bool narrow = search.first().answer.in.stored_as != "f32";
     const int rounds = search.hides_sums ? 1 : kMostRounds;
     bool goes_on = true;
@@ -292,7 +295,8 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
         if (std::optional<RowAnswer> more = ask_swamped(subject, rows, cols, search.first().answer.in))
           keep(std::move(*more));
       }
-      // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell most of them apart.
+      // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell
+      // most of them apart.
       const std::uint64_t next = seed;
       const auto wanted = [&] {
         const bool more_outputs =

@@ -9,7 +9,8 @@
 
 namespace assay {
 
-// Rows and columns are free, the rest is the case's. Throws InputError bad_value for a case whose steps no schedule names.
+// Rows and columns are free, the rest is the case's. Throws InputError bad_value for a case whose steps no
+// schedule names.
 std::unique_ptr<RowSubject> row_subject(const Case& c, const Kernels& source);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// Which schedule a kernel on rows has (softmax, logsumexp, rmsnorm, layernorm, wht), from the bits of its outputs.
+// Which schedule a kernel on rows has (softmax, logsumexp, rmsnorm, layernorm, wht), from the bits of its
+// outputs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class RowSubject {
   virtual std::string op() const = 0;
   // Drawn inputs. nullopt where the kernel does not take the shape; throws std::runtime_error where it fails.
   virtual std::optional<RowAnswer> drawn(std::int64_t rows, std::int64_t cols, std::uint64_t seed) = 0;
-  // The drawn ones of seed 1 with these x: numbers of the store's format. nullopt where the format does not hold them.
+  // The drawn ones of seed 1 with these x: numbers of the store's format. nullopt where the format does not
+  // hold them.
   // gamma: of a norm, in place of the drawn ones; empty: those.
   virtual std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
                                            const std::string& what, const std::vector<float>& gamma = {}) = 0;
@@ -60,13 +62,16 @@ std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in);
 std::string words_of_terms(const RowSchedule& s);
 // Sums of n terms that a kernel on rows may have: lanes, then those that are added in f64.
 std::vector<Schedule> sum_schedules(std::int64_t n, bool products);
-// Running moments that a kernel may have of n terms, the plainest first; of 16-bit numbers in pairs of passes too.
+// Running moments that a kernel may have of n terms, the plainest first; of 16-bit numbers in pairs of passes
+// too.
 std::vector<MomentsSchedule> moments_schedules(std::int64_t n, bool narrow);
 
-// Rows of small integers and their negatives: their mean is 0 in every order of additions, so that the squares stand alone.
+// Rows of small integers and their negatives: their mean is 0 in every order of additions, so that the
+// squares stand alone.
 std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format,
                                  std::uint64_t seed);
-// Rows of one 0 and numbers so small in exp that every sum of them is 1: softmax then stores its exponentials as they are.
+// Rows of one 0 and numbers so small in exp that every sum of them is 1: softmax then stores its exponentials
+// as they are.
 std::vector<float> bare_exponentials(std::int64_t rows, std::int64_t cols, const std::string& format);
 
 }  // namespace assay

@@ -1,5 +1,5 @@
-// Kernels on rows whose schedule is known, written as plain loops: identify must find it, never take a tampered one for it, and
-// find the count of rows at which a kernel changes its order.
+// Kernels on rows whose schedule is known, written as plain loops: identify must find it, never take a
+// tampered one for it, and find the count of rows at which a kernel changes its order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,7 +101,8 @@ TEST(Rows, a_tampered_schedule_is_not_the_kernels) {
   }
 }
 
-// Of two neighbouring passes the second's terms stand behind the first's: the same moments as of the terms in that order.
+// Of two neighbouring passes the second's terms stand behind the first's: the same moments as of the terms in
+// that order.
 TEST(Moments, pairs_of_passes_are_passes_of_terms_in_another_order) {
   constexpr std::size_t kLanes = 4, kPasses = 16, kChunk = 4;
   std::uint64_t state = 5;
@@ -152,7 +153,8 @@ class Narrow : public RowSubject {
   RowSchedule schedule_;
 };
 
-// The store hides most of a sum: with what its library does in f32 a kernel is found that differs from it in two steps.
+// The store hides most of a sum: with what its library does in f32 a kernel is found that differs from it in
+// two steps.
 TEST(Rows, a_narrow_store_is_searched_beside_what_is_known) {
   const std::string shared =
       "variance=welford shift=fma moments.lanes=8 moments.chunk=4 moments.share=reciprocal moments.fma=yes "
@@ -174,7 +176,8 @@ TEST(Rows, a_narrow_store_is_searched_beside_what_is_known) {
   EXPECT_TRUE(judge_rows(kernel, 256, 128, truth, 24).ok());
 }
 
-// By itself, from gamma that takes outputs to midpoints of the store; what differs in one step is not taken for it.
+// By itself, from gamma that takes outputs to midpoints of the store; what differs in one step is not taken
+// for it.
 TEST(Rows, a_narrow_store_alone_shows_its_sums_at_midpoints) {
   constexpr std::int64_t kCols = 96;
   for (const auto& [op, text] :
@@ -205,8 +208,8 @@ TEST(Rows, a_narrow_store_alone_shows_its_sums_at_midpoints) {
   }
 }
 
-// Bits over every 9,973rd float from -0 down to -Inf, FNV-1a over 32-bit words: the digest is that of Sleef_expf8_u10avx2 of SLEEF
-// 3.5.1, which the replay equals for all 2,139,095,041 of them.
+// Bits over every 9,973rd float from -0 down to -Inf, FNV-1a over 32-bit words: the digest is that of
+// Sleef_expf8_u10avx2 of SLEEF 3.5.1, which the replay equals for all 2,139,095,041 of them.
 TEST(Exponentials, sleef_is_the_librarys_bit_for_bit) {
   const RowExp exp = row_exp("sleef");
   std::uint64_t digest = 14695981039346656037ULL;

@@ -98,7 +98,8 @@ std::vector<double> stored_outputs(const Answer& answer, const std::vector<doubl
 
 namespace {
 
-// A row may fit by chance what is another row's whole schedule: pieces are joined where one of their schedules fits all.
+// A row may fit by chance what is another row's whole schedule: pieces are joined where one of their
+// schedules fits all.
 void join(std::vector<RowPiece>& pieces, const Answer& answer, const std::string& stored_as) {
   const std::vector<std::int64_t> all = spread(answer.b.rows, answer.b.rows);
   for (std::size_t of = pieces.size(); of-- > 0;) {
@@ -175,7 +176,8 @@ std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
       pieces.push_back(std::move(piece));
       break;
     }
-    // Of what fits alike the shortest; whether products are fused often leaves no trace and lengthens nothing.
+    // Of what fits alike the shortest; whether products are fused often leaves no trace and lengthens
+    // nothing.
     std::vector<std::pair<std::ptrdiff_t, Schedule>> by_length;
     for (Schedule& s : fitting)
       by_length.emplace_back(std::ranges::count(print_schedule(s), '=') - (s.fma ? 1 : 0), std::move(s));
@@ -190,7 +192,8 @@ std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
     std::size_t spellings = 0;
     for (const Schedule& s : fitting) {
       if (known.size() >= kMostAlike) break;  // an answer that shows nothing
-      // Another spelling of the same additions is kept, for it may stand for others at another length; at most so many.
+      // Another spelling of the same additions is kept, for it may stand for others at another length; at
+      // most so many.
       const auto [at, is_new] =
           known.try_emplace({signature(plan_sum(s, answer.a.k)), s.scales}, left.size(), 1);
       if (!is_new && ++spellings > 64) continue;

@@ -10,7 +10,8 @@
 
 namespace assay {
 
-// What a kernel of this schedule stores, given the sums before its epilogue: scales, then the store's rounding.
+// What a kernel of this schedule stores, given the sums before its epilogue: scales, then the store's
+// rounding.
 std::vector<double> stored_outputs(const Answer& answer, const std::vector<double>& sums,
                                    const std::string& scales, const std::string& stored_as);
 // Some rows and columns of an answer.
@@ -42,8 +43,8 @@ struct SearchOptions {
 // Rows of one answer after another; `hypotheses` in the order of preference.
 std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
                              const std::vector<Schedule>& hypotheses, const SearchOptions& options = {});
-// Holds the pieces against further answers of the same shape: alternatives that fail are dropped, a piece whose schedules all
-// fail has none any more.
+// Holds the pieces against further answers of the same shape: alternatives that fail are dropped, a piece
+// whose schedules all fail has none any more.
 void confirm(std::vector<RowPiece>& pieces, const Answer& answer, const std::string& stored_as);
 
 }  // namespace assay

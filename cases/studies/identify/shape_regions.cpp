@@ -1,4 +1,5 @@
-// The shapes of one kernel side by side: a schedule that all of them admit, and where one ends and another begins.
+// The shapes of one kernel side by side: a schedule that all of them admit, and where one ends and another
+// begins.
 #include <algorithm>
 #include <stdexcept>
 

@@ -120,8 +120,8 @@ class WorkerSubject : public GemmSubject {
     return o;
   }
 
-  // How either side is rounded to tf32: with x one of three numbers that the roundings part, sum of 16^j (x_j - 1), in places of tf32.
-  // Operands that are not rounded at all are those of path=f32.
+  // How either side is rounded to tf32: with x one of three numbers that the roundings part, sum of 16^j (x_j
+  // - 1), in places of tf32. Operands that are not rounded at all are those of path=f32.
   void ask_roundings(const GemmShape& shape) {
     // Behind 1: half a place, one and a half, a little above half.
     constexpr std::array kAsked = {1 + 0x1p-11F, 1 + 0x3p-11F, 1 + 0x1.002p-11F};
@@ -172,7 +172,8 @@ class WorkerSubject : public GemmSubject {
   Case case_;
   Kernels source_;
   std::string path_, a_element_, b_element_;
-  // Of path=tf32: the shape last asked how a and b are rounded, and the answer; "" where it is none of the roundings.
+  // Of path=tf32: the shape last asked how a and b are rounded, and the answer; "" where it is none of the
+  // roundings.
   std::optional<GemmShape> rounded_;
   std::array<std::string, 2> rounding_;
 };

@@ -1,4 +1,5 @@
-// Matrix units of AMD's GPUs as the reference models them, in the layouts of lanes that backends/hip's kernels believe.
+// Matrix units of AMD's GPUs as the reference models them, in the layouts of lanes that backends/hip's
+// kernels believe.
 #pragma once
 
 #include <array>
@@ -9,8 +10,8 @@
 
 namespace assay {
 
-// The matrix unit `Name` in the layout of lanes `Silicon`: fragments meet in memory, each lane forms its own results. Layout is
-// what the kernel around it believes, the same one unless a fault is planted.
+// The matrix unit `Name` in the layout of lanes `Silicon`: fragments meet in memory, each lane forms its own
+// results. Layout is what the kernel around it believes, the same one unless a fault is planted.
 template <class Silicon, assay_gpu::Element kElement, class Name, class Layout_ = Silicon>
 struct ModelledUnit {
   using Layout = Layout_;

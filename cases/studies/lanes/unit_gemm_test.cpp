@@ -1,6 +1,6 @@
-// AMD's product kernels, lane by lane on a CPU, with the unit replaced by the reference's model of it: every output is the
-// model's chain over ascending k, bit for bit. What only hardware can show, that the builtin is that unit in that layout,
-// is not shown here.
+// AMD's product kernels, lane by lane on a CPU, with the unit replaced by the reference's model of it: every
+// output is the model's chain over ascending k, bit for bit. What only hardware can show, that the builtin is
+// that unit in that layout, is not shown here.
 #include "backends/hip/unit_gemm.cuh"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,8 @@ TYPED_TEST_SUITE(UnitGemm, Kernels);
 
 TYPED_TEST(UnitGemm, every_output_is_the_models_chain_bit_for_bit) { EXPECT_EQ(differing<TypeParam>(), 0); }
 
-// Planted: results read as those of the older unit of the same vendor lie, row 2 i + lane / 16 of gfx11 and its like.
+// Planted: results read as those of the older unit of the same vendor lie, row 2 i + lane / 16 of gfx11 and
+// its like.
 template <class Silicon>
 struct RowsInterleaved : Silicon {
   static int row_of(int lane, int i) { return Silicon::kWave / 16 * i + lane / 16; }

@@ -1,4 +1,5 @@
-// Rules that other harnesses had: assay must not have them. Each is run through assay's own judgement, with a counterpart.
+// Rules that other harnesses had: assay must not have them. Each is run through assay's own judgement, with a
+// counterpart.
 #include <limits>
 #include <vector>
 

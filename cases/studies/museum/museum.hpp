@@ -1,5 +1,5 @@
-// Runs the museum: each exhibit and its correct counterpart on the same case, and what the usual rules say of the
-// same outputs.
+// Runs the museum: each exhibit and its correct counterpart on the same case, and what the usual rules say of
+// the same outputs.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ struct Shown {
   bool counterpart_passes = false;
   std::size_t outputs = 0;  // of the counterpart, judged
   std::size_t false_alarms = 0;
-  // By rule of mutants::rules(): what it says of the outputs; nothing was left to compare when a run ended early.
+  // By rule of mutants::rules(): what it says of the outputs; nothing was left to compare when a run ended
+  // early.
   struct RuleSays {
     std::string_view rule;
     bool catches = false;      // rejects the defect and accepts the counterpart

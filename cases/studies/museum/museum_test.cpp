@@ -52,8 +52,8 @@ TEST(Museum, every_exhibit_is_caught_with_its_verdict_and_every_twin_passes) {
   }
 }
 
-// K in q8_0, V in tq3_0, a missing instance and a conversion that nobody mentions: the routines that were entered, the
-// rounding and the memory give it away, each alone, at both head sizes of the report.
+// K in q8_0, V in tq3_0, a missing instance and a conversion that nobody mentions: the routines that were
+// entered, the rounding and the memory give it away, each alone, at both head sizes of the report.
 TEST(Museum, a_silent_conversion_is_seen_by_three_kinds_of_evidence) {
   const auto known = known_backends();
   Workers workers(known);

@@ -28,8 +28,8 @@ struct KillArguments {
   bool planted_alone = false, quiet = false, replay = false;
 };
 
-// What the whole table must reach, of the mutants that are not excused: what it has reached, 96 %, less one in a hundred, which a
-// change of the kernels may cost by mutants that nobody has looked at yet.
+// What the whole table must reach, of the mutants that are not excused: what it has reached, 96 %, less one
+// in a hundred, which a change of the kernels may cost by mutants that nobody has looked at yet.
 constexpr double kLeastKilled = 0.95;
 
 std::string among_suites(const std::string& name) { return suites_directory() + "/studies/" + name; }
@@ -56,8 +56,8 @@ void read_sample(const std::string& text, mutants::KillOptions& options) {
                      fmt::format("--sample {}: allowed: i/n with 0 <= i < n", text));
 }
 
-// Of n mutants drawn from a table of which a share p is killed, n (1 - p) survive on average, with a standard deviation
-// of sqrt(n p (1 - p)). Two deviations more are allowed, and never all n.
+// Of n mutants drawn from a table of which a share p is killed, n (1 - p) survive on average, with a standard
+// deviation of sqrt(n p (1 - p)). Two deviations more are allowed, and never all n.
 std::size_t allowed_survivors(std::size_t n, double p) {
   const double count = static_cast<double>(n);
   const auto allowed = static_cast<std::size_t>(count * (1 - p) + 2 * std::sqrt(count * p * (1 - p)));

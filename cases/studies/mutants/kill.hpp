@@ -1,4 +1,5 @@
-// Runs mutants over a corpus of cases: of each, what assay says and what the usual rules say of the same outputs.
+// Runs mutants over a corpus of cases: of each, what assay says and what the usual rules say of the same
+// outputs.
 #pragma once
 
 #include <functional>

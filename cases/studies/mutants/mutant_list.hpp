@@ -1,5 +1,5 @@
-// The mutants that the generator wrote, and those of them that are excused: their outputs are those of the correct
-// kernel, or keep its contract.
+// The mutants that the generator wrote, and those of them that are excused: their outputs are those of the
+// correct kernel, or keep its contract.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,10 @@ struct Manifest {
 std::vector<Manifest> parse_manifest(std::string_view text, const std::string& where);
 std::vector<Manifest> read_manifest(const std::string& path);
 
-// "FILE @ SOURCE LINE @ BEFORE -> AFTER @ COUNT @ REASON": independent of line numbers, so that an edit elsewhere keeps
-// it. The source line stands as it is in the file; in the change * stands for any text. COUNT is the number of mutants
-// that the row matches, all of which it excuses; or "2/4": it excuses the second of the four that it matches.
+// "FILE @ SOURCE LINE @ BEFORE -> AFTER @ COUNT @ REASON": independent of line numbers, so that an edit
+// elsewhere keeps it. The source line stands as it is in the file; in the change * stands for any text. COUNT
+// is the number of mutants that the row matches, all of which it excuses; or "2/4": it excuses the second of
+// the four that it matches.
 struct Excuse {
   std::string file, text, change;
   std::size_t count = 0, which = 0;  // which: counted from 1; 0 for all
@@ -35,8 +36,8 @@ struct Excuse {
 std::vector<Excuse> parse_excuses(std::string_view text, const std::string& where);
 std::vector<Excuse> read_excuses(const std::string& path);
 
-// What a list excuses among these mutants, and what is wrong with it, in words: rows that match more mutants than they
-// state (too wide) or fewer (stale), and mutants that two rows excuse. Points into the list.
+// What a list excuses among these mutants, and what is wrong with it, in words: rows that match more mutants
+// than they state (too wide) or fewer (stale), and mutants that two rows excuse. Points into the list.
 struct Excused {
   std::map<int, const Excuse*> by_id;
   std::vector<std::string> faults;
@@ -45,7 +46,8 @@ struct Excused {
     return found == by_id.end() ? nullptr : found->second;
   }
 };
-// Whether a text is the pattern, in which * stands for any run of characters: in time of the product of both lengths.
+// Whether a text is the pattern, in which * stands for any run of characters: in time of the product of both
+// lengths.
 bool matches(std::string_view pattern, std::string_view text);
 Excused excused(std::span<const Excuse> list, std::span<const Manifest> mutants);
 // What is wrong with a row that excuses a mutant which something kills.

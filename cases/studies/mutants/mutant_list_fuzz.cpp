@@ -1,4 +1,5 @@
-// The lists of the kill table: the excuses up to the first "[", the mutants from there on; and the pattern of a change.
+// The lists of the kill table: the excuses up to the first "[", the mutants from there on; and the pattern of
+// a change.
 #include "cases/studies/mutants/mutant_list.hpp"
 
 #include <vector>

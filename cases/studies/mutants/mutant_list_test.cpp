@@ -1,4 +1,5 @@
-// The list of excuses is judged before it excuses anything: a row that is wider than it says, or stale, is a fault.
+// The list of excuses is judged before it excuses anything: a row that is wider than it says, or stale, is a
+// fault.
 #include "cases/studies/mutants/mutant_list.hpp"
 
 #include <gtest/gtest.h>

@@ -69,7 +69,8 @@ struct KillTable {
 };
 
 std::string kill_table_text(const KillTable& table);
-// kill_table.txt, kill_table.json and kill_table.html in this directory, which is made. Throws std::runtime_error.
+// kill_table.txt, kill_table.json and kill_table.html in this directory, which is made. Throws
+// std::runtime_error.
 void write_kill_table(const KillTable& table, const std::string& directory);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// What the usual checks of kernels say of an output: the rules that others live by, as strict as they are customary.
+// What the usual checks of kernels say of an output: the rules that others live by, as strict as they are
+// customary.
 #pragma once
 
 #include <cmath>

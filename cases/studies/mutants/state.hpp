@@ -66,8 +66,8 @@ T narrow_one(int id, T x) {
   }
   return x;
 }
-// The value of an expression with the mutants first, first + 1, ... in the order of the narrowings, from one of them on. A run
-// reaches those alone that would change the value.
+// The value of an expression with the mutants first, first + 1, ... in the order of the narrowings, from one
+// of them on. A run reaches those alone that would change the value.
 template <int kCount, int kFrom, class T>
 T narrowed(int first, T x) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -1,5 +1,5 @@
-// The usual rules' reference: the formula, within every limit of a kernel that converts nothing; what a kernel declares moves the truth
-// that assay judges by, and not this.
+// The usual rules' reference: the formula, within every limit of a kernel that converts nothing; what a
+// kernel declares moves the truth that assay judges by, and not this.
 #include "cases/studies/mutants/usual_truth.hpp"
 
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@ namespace assay::planted {
 
 enum class Kind : std::uint8_t { none, terms, block, scale, logits, bits };
 
-// A defect and its size: `terms` dropped terms, a run of `block` terms that is lost, a scale (logits: that of q.k) off by the
-// factor 1 + size, a sum kept in `bits` bits, cut off at each addition.
+// A defect and its size: `terms` dropped terms, a run of `block` terms that is lost, a scale (logits: that of
+// q.k) off by the factor 1 + size, a sum kept in `bits` bits, cut off at each addition.
 struct Plant {
   Kind kind = Kind::none;
   double size = 0;

@@ -1,5 +1,6 @@
-// Plain kernels of every op, with or without a defect. They know the formula and no limit. A sum is formed in f64 and rounded to
-// f32 once, which is one of the numbers that "any order" allows; a defect sits in one head (attention), token (moe), row or group.
+// Plain kernels of every op, with or without a defect. They know the formula and no limit. A sum is formed in
+// f64 and rounded to f32 once, which is one of the numbers that "any order" allows; a defect sits in one head
+// (attention), token (moe), row or group.
 #pragma once
 
 #include <memory>

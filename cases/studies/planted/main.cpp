@@ -1,4 +1,5 @@
-// assay-planted: the smallest defect that the limits see, by op, format and defect, with the fill that shows it.
+// assay-planted: the smallest defect that the limits see, by op, format and defect, with the fill that shows
+// it.
 #include "cases/studies/planted/measure.hpp"
 #include "harness/cli/program.hpp"
 

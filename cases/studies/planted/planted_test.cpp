@@ -1,4 +1,5 @@
-// What a fill was made for it shows in 99 of 100 seeds, of a small case; the kernel without the defect is accused of nothing.
+// What a fill was made for it shows in 99 of 100 seeds, of a small case; the kernel without the defect is
+// accused of nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +44,8 @@ TEST(Planted, one_key_of_many_is_missed) {
         "qk=hopper_f16 p=f16 pv=hopper_f16 split=128 merge=once");
 }
 
-// How many keys the summary of a made suite says that are seen, from the limits alone, against kernels that lose one.
+// How many keys the summary of a made suite says that are seen, from the limits alone, against kernels that
+// lose one.
 TEST(Planted, a_lost_key_that_the_summary_names_is_seen_in_every_seed) {
   const auto keys = [](const std::string& line, const std::string& contract) {
     Case c = expand(parse_case(line)).at(0);
@@ -106,8 +108,8 @@ TEST(Planted, unknown_fills_are_refused) {
   EXPECT_THROW((void)measure({"softmax rows=2 cols=8", "", "", ""}, effort), InputError);
 }
 
-// Every op and format at the sizes of engines: one key, one block, 2 % of a scale. What is not seen is named in
-// reports/results/planted.md, and nothing else may be missed.
+// Every op and format at the sizes of engines: one key, one block, 2 % of a scale. What is not seen is named
+// in reports/results/planted.md, and nothing else may be missed.
 TEST(Planted, engine_sizes) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "a quarter of an hour: ASSAY_NIGHTLY=1";
   Effort effort;

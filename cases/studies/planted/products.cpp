@@ -1,4 +1,5 @@
-// Matrix products and experts. Operands are what the path makes of them; scales of rows are applied to the sum.
+// Matrix products and experts. Operands are what the path makes of them; scales of rows are applied to the
+// sum.
 #include <cmath>
 
 #include "cases/studies/planted/kernel.hpp"

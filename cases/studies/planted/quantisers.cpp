@@ -1,5 +1,5 @@
-// Quantisers and decoders. A quantiser has no sum of terms: what it can lose is the largest of what shares a scale, which is then
-// clipped at the next; "bits" are those of the quotient.
+// Quantisers and decoders. A quantiser has no sum of terms: what it can lose is the largest of what shares a
+// scale, which is then clipped at the next; "bits" are those of the quotient.
 #include <algorithm>
 #include <cmath>
 

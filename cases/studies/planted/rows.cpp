@@ -1,4 +1,5 @@
-// softmax, logsumexp, layernorm, rmsnorm, wht: a scale, or bits, of one row; a place that the sum of every row lacks, and that is written all the same.
+// softmax, logsumexp, layernorm, rmsnorm, wht: a scale, or bits, of one row; a place that the sum of every
+// row lacks, and that is written all the same.
 #include <algorithm>
 #include <cmath>
 

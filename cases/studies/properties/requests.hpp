@@ -35,7 +35,8 @@ struct Cache {
   std::string read_line(std::int64_t seed) const;
 };
 
-// Of each plane of a cache of this format, whether it grows with the tokens: scales of a tensor or of heads do not.
+// Of each plane of a cache of this format, whether it grows with the tokens: scales of a tensor or of heads
+// do not.
 std::vector<char> grows_with_tokens(const Format& format, std::int64_t heads, std::int64_t d);
 
 struct Books {

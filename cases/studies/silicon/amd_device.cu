@@ -1,6 +1,7 @@
-// device.hpp on AMD's matrix units, by HIP: one wave forms 16 x 16 outputs of a tile. Compiled by clang for each
-// architecture, with the units that it has; knows nothing of the reference, nor of the project's kernels: which lane holds what is
-// the one thing that they share, backends/hip/layouts.hpp, which is held against AMD's own tables there.
+// device.hpp on AMD's matrix units, by HIP: one wave forms 16 x 16 outputs of a tile. Compiled by clang for
+// each architecture, with the units that it has; knows nothing of the reference, nor of the project's
+// kernels: which lane holds what is the one thing that they share, backends/hip/layouts.hpp, which is held
+// against AMD's own tables there.
 #include <hip/hip_runtime.h>
 
 #include <stdexcept>
@@ -63,7 +64,8 @@ struct Held {
     }                                                                                   \
   };
 
-// ASSAY_SILICON_EXHIBIT: bf16 is asked of the f16 instruction, as a slip of the pen would have it. It compiles.
+// ASSAY_SILICON_EXHIBIT: bf16 is asked of the f16 instruction, as a slip of the pen would have it. It
+// compiles.
 #if ASSAY_HAS_MFMA
 using MfmaHalf = Held<assay_gpu::LayoutMfma16, Half4, Float4>;
 using MfmaShort = Held<assay_gpu::LayoutMfma16, Short4, Float4>;

@@ -78,7 +78,8 @@ std::string Device::architecture() {
 }
 
 Device::Device() : state_(std::make_unique<State>()) {
-  // Threads that wait for the GPU leave their core to the emulation. An error of this call would come back below.
+  // Threads that wait for the GPU leave their core to the emulation. An error of this call would come back
+  // below.
   static_cast<void>(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
   check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreate");
 }

@@ -60,7 +60,8 @@ enum class Opcode : int {
 };
 inline constexpr int kOpcodes = 24;  // of Hopper
 
-// Bit codes on the host. a, b: [tiles][64][steps][32] bytes, b the rows of B^T. c, d: [tiles][64][64] of f32 or f16.
+// Bit codes on the host. a, b: [tiles][64][steps][32] bytes, b the rows of B^T. c, d: [tiles][64][64] of f32
+// or f16.
 struct Tiles {
   Opcode opcode;
   int tiles;

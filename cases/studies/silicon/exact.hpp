@@ -29,8 +29,8 @@ struct ExactTally {
 
 // The results of a device for inputs, bit patterns. One a thread.
 using Evaluate = std::function<std::vector<std::uint32_t>(Function, const std::vector<std::uint32_t>&)>;
-// Every input begin, begin + 1, ... before end, each device's share at a time by a thread of its own. An exception of any thread is
-// thrown again here.
+// Every input begin, begin + 1, ... before end, each device's share at a time by a thread of its own. An
+// exception of any thread is thrown again here.
 ExactTally compare_exactly(Function function, std::uint64_t begin, std::uint64_t end, int threads,
                            const std::function<Evaluate()>& make_device);
 

@@ -7,7 +7,8 @@
 
 namespace assay::silicon {
 
-// worst: the f32 bits of the error above the f32 bits of an input that has it, so that an integer maximum keeps both.
+// worst: the f32 bits of the error above the f32 bits of an input that has it, so that an integer maximum
+// keeps both.
 struct TableSlot {
   unsigned long long inputs;
   unsigned long long not_nearest;

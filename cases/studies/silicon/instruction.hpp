@@ -1,4 +1,5 @@
-// The instructions that assay-silicon runs, each with the matrix unit of reference/arithmetic that claims its bits.
+// The instructions that assay-silicon runs, each with the matrix unit of reference/arithmetic that claims its
+// bits.
 #pragma once
 
 #include <span>
@@ -24,8 +25,8 @@ struct Instruction {
 };
 
 std::span<const Instruction> instructions();  // of Hopper
-// Those that an architecture has, of Hopper or AMD. WMMA on FP8 is 16 deep: two of them are a step, chained through
-// the accumulator.
+// Those that an architecture has, of Hopper or AMD. WMMA on FP8 is 16 deep: two of them are a step, chained
+// through the accumulator.
 std::vector<const Instruction*> instructions_of(std::string_view architecture);
 std::vector<std::string_view> architectures();          // that have one, each once
 const Instruction& instruction(std::string_view name);  // throws InputError unknown_name

@@ -15,8 +15,8 @@ namespace assay::silicon {
 
 inline constexpr int kWrongUsage = 2, kNoDevice = 77;  // exit codes; ctest takes the second for skipped
 
-// Parses the command line and returns what `act` does: 2 for one that is wrong and, with its text on stderr, for whatever
-// is thrown.
+// Parses the command line and returns what `act` does: 2 for one that is wrong and, with its text on stderr,
+// for whatever is thrown.
 template <class Act>
 int run_program(const char* name, CLI::App& app, int argc, char** argv, Act act) {
   try {

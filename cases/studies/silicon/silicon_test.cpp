@@ -40,7 +40,8 @@ TEST(SiliconVectors, are_what_the_models_give) {
   EXPECT_GE(vectors.size(), 600U);
 }
 
-// F +-1, g x2 or /2, the other rounding, c early or late or not truncated: each Hopper unit's vectors refute each.
+// F +-1, g x2 or /2, the other rounding, c early or late or not truncated: each Hopper unit's vectors refute
+// each.
 TEST(SiliconVectors, tell_every_instructions_model_from_its_neighbours) {
   const std::vector<Vector> vectors = golden();
   int told = 0;
@@ -61,7 +62,8 @@ TEST(SiliconVectors, tell_every_instructions_model_from_its_neighbours) {
   EXPECT_GE(told, 150);
 }
 
-// Least exponents of M, decided on one side by a sliver that silicon kept and on the other by one that it cut.
+// Least exponents of M, decided on one side by a sliver that silicon kept and on the other by one that it
+// cut.
 TEST(SiliconVectors, tell_the_least_exponent_of_m_from_its_neighbours) {
   const std::vector<Vector> vectors = golden();
   for (const char* unit : {"hopper_bf16", "hopper_tf32", "hopper_f16_f16out"}) {
@@ -189,7 +191,8 @@ TEST(SiliconTable, merges_rows_that_are_all_nearest) {
   EXPECT_NE(csv.find("ex2.approx.f32,-,-149..127,"), std::string::npos) << csv;
 }
 
-// A device that is the model agrees everywhere; one that is off by the last bit at one input is found there, and a failing one heard.
+// A device that is the model agrees everywhere; one that is off by the last bit at one input is found there,
+// and a failing one heard.
 TEST(SiliconExact, finds_the_one_input_that_differs) {
   constexpr std::uint64_t kBegin = 0x3f000000, kCount = 300'000;
   const auto device = [](std::uint32_t off) {
@@ -218,8 +221,8 @@ TEST(SiliconExact, finds_the_one_input_that_differs) {
   EXPECT_THROW(compare_exactly(Function::tanhf, kBegin, kBegin + kCount, 2, broken), std::runtime_error);
 }
 
-// How many results of a binade are not the nearest, on the device as the committed table counted them and by the model: a model
-// that differs in few bits counts otherwise.
+// How many results of a binade are not the nearest, on the device as the committed table counted them and by
+// the model: a model that differs in few bits counts otherwise.
 TEST(SiliconExact, the_models_round_as_often_as_the_h200_did) {
   std::ifstream file(ASSAY_REPORTS_DIR "/h200/function_ulp.csv");
   ASSERT_TRUE(file);
@@ -247,7 +250,8 @@ TEST(SiliconExact, the_models_round_as_often_as_the_h200_did) {
   EXPECT_EQ(binades, 7);
 }
 
-// The committed table: every finite input of every function, and the figures that contracts are told to declare.
+// The committed table: every finite input of every function, and the figures that contracts are told to
+// declare.
 TEST(SiliconTable, of_the_h200_covers_all_inputs_and_says_what_the_report_says) {
   std::ifstream file(ASSAY_REPORTS_DIR "/h200/function_ulp.csv");
   ASSERT_TRUE(file);

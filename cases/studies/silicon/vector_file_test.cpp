@@ -153,7 +153,8 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// By the program: golden data and standing of the units that agree, exit 1 and neither for the unit that does not.
+// By the program: golden data and standing of the units that agree, exit 1 and neither for the unit that does
+// not.
 TEST(VectorFile, imported_by_the_program_moves_the_units_that_agree) {
   const std::string folder = testing::TempDir() + fmt::format("vectors_import_{}", getpid());
   std::filesystem::create_directories(folder);
@@ -182,7 +183,8 @@ TEST(VectorFile, imported_by_the_program_moves_the_units_that_agree) {
   std::filesystem::remove_all(folder);
 }
 
-// Every file of golden data that silicon gave is what the models give, and every unit of that standing has one.
+// Every file of golden data that silicon gave is what the models give, and every unit of that standing has
+// one.
 TEST(GoldenVectors, stand_behind_every_unit_of_standing_silicon) {
   std::set<std::string_view> shown;
   for (const auto& entry :

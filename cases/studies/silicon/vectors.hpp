@@ -30,8 +30,8 @@ Element element_of(const Vector& v);
 double model_result(const Vector& v, const MatrixUnit& unit);
 bool agrees(const Vector& v, double result);  // with v.d
 
-// Experiments written by hand: the questions that models leave open, and the corners of zeros and specials; of all
-// instructions() but those of mixed formats, and of one.
+// Experiments written by hand: the questions that models leave open, and the corners of zeros and specials;
+// of all instructions() but those of mixed formats, and of one.
 std::vector<Vector> questions();
 std::vector<Vector> questions(const Instruction& how);
 // For each instruction, `each` vectors a neighbour of its unit on which that and the model differ, found by

@@ -1,7 +1,8 @@
-// assay-vectors: what the matrix units of a device that this project has not give, as one file; and that file's import.
+// assay-vectors: what the matrix units of a device that this project has not give, as one file; and that
+// file's import.
 //
-// Exit codes: 0 collected, or imported and every unit agrees; 1 a unit's model does not agree; 2 wrong usage, or a file
-// that is refused; 77 no device that this build can ask.
+// Exit codes: 0 collected, or imported and every unit agrees; 1 a unit's model does not agree; 2 wrong usage,
+// or a file that is refused; 77 no device that this build can ask.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

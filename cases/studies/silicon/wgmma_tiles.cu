@@ -17,7 +17,8 @@ namespace {
       "+r"(d[i + 6]), "+r"(d[i + 7])
 #define ASSAY_IO16(d, i) ASSAY_IO8(d, i), ASSAY_IO8(d, i + 8)
 
-// TAIL: scale-d (a predicate that is set), then the signs of A and B, then, for 16-bit operands, their majorness.
+// TAIL: scale-d (a predicate that is set), then the signs of A and B, then, for 16-bit operands, their
+// majorness.
 #define ASSAY_WGMMA_F32(NAME, TYPES, TAIL)                                                                  \
   struct NAME {                                                                                             \
     static constexpr int kBytes = 4;                                                                        \
@@ -101,7 +102,8 @@ __global__ void __launch_bounds__(kThreads) wgmma_tiles(TileArguments t) {
       const auto multiply = [&](int i) {
         Mma::apply(acc.word, descriptor(a_shared + i * kStepShared), descriptor(b_shared + i * kStepShared));
       };
-      // From the fence to the wait without a branch: else ptxas puts fences of its own between, and says so (C7519).
+      // From the fence to the wait without a branch: else ptxas puts fences of its own between, and says so
+      // (C7519).
       if (n == kStage) {
         begin();
 #pragma unroll

@@ -1,10 +1,12 @@
-// A cell of the kernel sweep: one line of text, as a case is, that says what is planted into one attention op.
+// A cell of the kernel sweep: one line of text, as a case is, that says what is planted into one attention
+// op.
 //
 //   line  = probe { " " key "=" value { "," value } }        a comma means a set, and sets multiply
-//   probe = qk: whether the right key wins among near-duplicates; pv: whether its value survives the accumulator
+//   probe = qk: whether the right key wins among near-duplicates; pv: whether its value survives the
+//   accumulator
 //
-// Parse and print are a fixed point, and equal cells print equal lines: the line is the cell's name in the store, and
-// repeats it bit for bit.
+// Parse and print are a fixed point, and equal cells print equal lines: the line is the cell's name in the
+// store, and repeats it bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +38,9 @@ struct Cell {
 
 std::span<const KeySpec> keys_of(Probe probe);
 
-// All cells that a line stands for; those without backend= get each of `backends`. Throws InputError: an unknown probe or
-// key (with the near ones), a value that is not allowed, more needles than keys, more than 65,536 cells.
+// All cells that a line stands for; those without backend= get each of `backends`. Throws InputError: an
+// unknown probe or key (with the near ones), a value that is not allowed, more needles than keys, more than
+// 65,536 cells.
 std::vector<Cell> parse_cells(std::string_view line, const std::vector<std::string>& backends,
                               std::string_view where = "cell");
 

@@ -1,5 +1,5 @@
-// assay-sweep-kernel: measures cells of the kernel sweep and prints a line of JSON for each as it ends. `assay sweep kernel`
-// starts it; its store, order and pages are not known here.
+// assay-sweep-kernel: measures cells of the kernel sweep and prints a line of JSON for each as it ends.
+// `assay sweep kernel` starts it; its store, order and pages are not known here.
 #include <iostream>
 
 #include "cases/lists.hpp"

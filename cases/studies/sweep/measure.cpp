@@ -37,8 +37,8 @@ double relative_limit(const Truth& truth) {
   return *middle / std::sqrt(squares / static_cast<double>(truth.value.size()));
 }
 
-// What the kernel's operands give without any further error: its declared conversions are kept, its sums and casts are not.
-// (Of level=emu the value is what the declared unit computes, its own loss included.)
+// What the kernel's operands give without any further error: its declared conversions are kept, its sums and
+// casts are not. (Of level=emu the value is what the declared unit computes, its own loss included.)
 Contract without_sums(const std::string& declared, const Op& op) {
   std::string text = " " + declared + " ";
   for (const std::string_view key : {" level=", " order="})
@@ -47,7 +47,8 @@ Contract without_sums(const std::string& declared, const Op& op) {
   return Contract::parse(trimmed(text), op.contract);
 }
 
-// One hexadecimal digit for four needles, the first in the highest bit: what a comparison of two nights pairs.
+// One hexadecimal digit for four needles, the first in the highest bit: what a comparison of two nights
+// pairs.
 std::string bits_of(const Planted& planted, const Reading& reading) {
   std::string text;
   for (std::size_t n = 0; n < planted.needles.size(); n += 4) {

@@ -11,18 +11,20 @@
 
 namespace assay::sweep {
 
-// Keeps the inputs of the last cell: cells that differ in backend and variant only share them, and their truths.
+// Keeps the inputs of the last cell: cells that differ in backend and variant only share them, and their
+// truths.
 class Measurer {
  public:
-  // keep: a folder for the case file of each cell that is red, which `assay hunt`, `shrink` and `attribute` take; "" for none.
+  // keep: a folder for the case file of each cell that is red, which `assay hunt`, `shrink` and `attribute`
+  // take; "" for none.
   Measurer(Workers& workers, JudgeOptions options, double memory_bytes, std::string keep = {})
       : workers_(workers),
         options_(std::move(options)),
         memory_bytes_(memory_bytes),
         keep_(std::move(keep)) {}
 
-  // One object of the sweep's JSON Lines (README.md names its fields). What ends a cell is its verdict; throws Stopped
-  // when the run is ended, and InputError for a backend that is not there.
+  // One object of the sweep's JSON Lines (README.md names its fields). What ends a cell is its verdict;
+  // throws Stopped when the run is ended, and InputError for a backend that is not there.
   nlohmann::ordered_json measure(const Cell& cell);
 
  private:

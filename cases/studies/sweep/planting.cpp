@@ -144,7 +144,8 @@ void plant_pv(const Cell& c, const std::vector<I>& positions, std::vector<Needle
   for (std::size_t n = 0; n < needles.size(); ++n) {
     const std::vector<double> direction = unit(queries, static_cast<I>(n) * d, d);
     float* key = &t.k[at(positions[n] * d)];
-    // With |q| = spread sqrt(d), the logit of a key is spread times its part along q, and N(0, spread^2) of noise.
+    // With |q| = spread sqrt(d), the logit of a key is spread times its part along q, and N(0, spread^2) of
+    // noise.
     double along = 0;
     for (I e = 0; e < d; ++e) along += static_cast<double>(key[e]) * direction[at(e)];
     const double missing = c.real("score") / c.real("spread") - along;
@@ -248,8 +249,8 @@ Planted plant(const Cell& c) {
   const auto spec = [&](const char* name) -> const TensorSpec& {
     return *std::ranges::find_if(p.inputs.tensors, [&](const TensorSpec& s) { return s.name == name; });
   };
-  // q as [row][head][d] is q by needle; K and V go through the page table, which the problem resolves: it is asked of a
-  // set whose K and V are still zeros.
+  // q as [row][head][d] is q by needle; K and V go through the page table, which the problem resolves: it is
+  // asked of a set whose K and V are still zeros.
   EncodePolicy policy;
   policy.seed = c.seed;
   p.inputs.set["q"] = encode_tensor(format(spec("q").format), spec("q").shape, t.q, policy);

@@ -1,12 +1,15 @@
 // What a cell plants into q, K and V, and how a kernel's output is read.
 //
-// Fingerprints. R is an orthonormal basis of d dimensions; a key's value is  v_j = m + sqrt(d) R[label_j],  m the channel
+// Fingerprints. R is an orthonormal basis of d dimensions; a key's value is  v_j = m + sqrt(d) R[label_j],  m
+// the channel
 // means. An output o is read as  argmax_l (o - mean) . R[l], with the stored V's mean.
 //
-// qk: K lies in d/2 dimensions U, the query has a part outside of them, or errors of K across the query would be hidden:
-//   k = sqrt(d) U x + outliers,   q . k / sqrt(d) = beta cos(x_query, x_key),   q = beta sqrt(d)/d (k_needle + eta w),  w orthogonal to U
-// pv: K is noise, and the needle's key is moved along its query until its logit is `score`; the values' mean is what a
-// truncating accumulator loses.
+// qk: K lies in d/2 dimensions U, the query has a part outside of them, or errors of K across the query would
+// be hidden:
+//   k = sqrt(d) U x + outliers,   q . k / sqrt(d) = beta cos(x_query, x_key),   q = beta sqrt(d)/d (k_needle
+//   + eta w),  w orthogonal to U
+// pv: K is noise, and the needle's key is moved along its query until its logit is `score`; the values' mean
+// is what a truncating accumulator loses.
 #pragma once
 
 #include <cstdint>

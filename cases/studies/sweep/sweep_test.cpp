@@ -65,7 +65,8 @@ TEST(Sweep, codes_are_orthonormal) {
     }
 }
 
-// f32 keys tell neighbours apart down to 2^-14, wherever they lie, stored in pages or not, rotated or not, drifted or not.
+// f32 keys tell neighbours apart down to 2^-14, wherever they lie, stored in pages or not, rotated or not,
+// drifted or not.
 TEST(Sweep, exact_attention_over_f32_finds_every_needle) {
   for (const char* line :
        {"qk len=512 needles=64 k=f32", "qk len=515 needles=64 k=f32 near=8 page=16",

@@ -65,7 +65,8 @@ bool has_word(std::string_view op, std::string_view key, std::string_view word);
 // A tensor of numbers that its format holds.
 Encoded tensor(const std::string& format, const Shape& shape, const std::vector<double>& values);
 std::string hex(const std::vector<double>& values);
-// A matmul of each row against each column, all of one format; `sums` of both are the members before they are stored.
+// A matmul of each row against each column, all of one format; `sums` of both are the members before they are
+// stored.
 Batch products_batch(const World& world, const std::vector<std::vector<double>>& rows,
                      const std::vector<std::vector<double>>& columns,
                      const std::function<Set(const std::vector<double>&, const std::vector<double>&)>& sums);

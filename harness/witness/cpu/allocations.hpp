@@ -1,6 +1,6 @@
-// How much memory a library takes during a run: calls of malloc and its kin go through counters that stand in the tables by
-// which a library reaches them (its relocations). Blocks below a page are bookkeeping and not counted, nor is what is freed
-// of an earlier run: the count errs to the small side.
+// How much memory a library takes during a run: calls of malloc and its kin go through counters that stand in
+// the tables by which a library reaches them (its relocations). Blocks below a page are bookkeeping and not
+// counted, nor is what is freed of an earlier run: the count errs to the small side.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The witness of plug-ins that compute on the CPU: which of their routines were entered, and how much memory they took.
+// The witness of plug-ins that compute on the CPU: which of their routines were entered, and how much memory
+// they took.
 #include <algorithm>
 #include <functional>
 #include <set>

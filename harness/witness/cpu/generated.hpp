@@ -1,5 +1,5 @@
-// Routines that a library generates while it runs have no symbol. Many libraries name them in the file that perf reads,
-// /tmp/perf-PID.map, one line each: ADDRESS SIZE NAME, both numbers in hexadecimal.
+// Routines that a library generates while it runs have no symbol. Many libraries name them in the file that
+// perf reads, /tmp/perf-PID.map, one line each: ADDRESS SIZE NAME, both numbers in hexadecimal.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ struct Generated {
 
 // Once, before the plug-in is there: a map that an earlier process of this number left is nobody's here.
 void forget_older_map();
-// What was added to the map since the last call. The file is removed when it is first met: it is read on by its descriptor.
+// What was added to the map since the last call. The file is removed when it is first met: it is read on by
+// its descriptor.
 std::vector<Generated> newly_generated();
 
 // The readable and executable addresses of this process, in pairs of first and end.

@@ -85,7 +85,8 @@ std::string demangled(const std::string& name) {
   return result;
 }
 
-// Addresses and names of the functions of an ELF file: of its symbol table, or where that was stripped of its dynamic one.
+// Addresses and names of the functions of an ELF file: of its symbol table, or where that was stripped of its
+// dynamic one.
 std::map<std::uintptr_t, std::vector<std::string>> functions_of(const Module& module) {
   std::map<std::uintptr_t, std::vector<std::string>> found;
   std::ifstream file(module.file, std::ios::binary);
@@ -128,7 +129,8 @@ bool is_there(std::uintptr_t entry, const Routine& routine, const CodeRanges& co
   return now == routine.head;
 }
 
-// What a library generated it may free, and then the memory is somebody's data: nothing is written there any more.
+// What a library generated it may free, and then the memory is somebody's data: nothing is written there any
+// more.
 void drop_generated_that_are_gone() {
   const auto generated = [](const auto& one) { return one.second->from == Routine::From::generated; };
   if (std::ranges::none_of(*g_table.load(), generated)) return;

@@ -1,5 +1,6 @@
-// Runs the hostile corpus: every row gets its own verdict, an innocent call on the same Worker behind it passes, and
-// nothing is left: no process, no descriptor, no file. One row after the other, and four at a time.
+// Runs the hostile corpus: every row gets its own verdict, an innocent call on the same Worker behind it
+// passes, and nothing is left: no process, no descriptor, no file. One row after the other, and four at a
+// time.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
-// The hostile plug-in: one variant per misdeed. The op is y = 2 x, x and y [rows, cols] f32. What each variant must be
-// found to be stands in rows.hpp.
+// The hostile plug-in: one variant per misdeed. The op is y = 2 x, x and y [rows, cols] f32. What each
+// variant must be found to be stands in rows.hpp.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,8 @@ std::span<const Variant> processes();
 std::span<const Variant> resources();
 std::span<const Variant> state();
 
-// What assay_backend_open and declare do, by options and by variant; none of it returns to say that it succeeded.
+// What assay_backend_open and declare do, by options and by variant; none of it returns to say that it
+// succeeded.
 const assay_backend* open_misdeed(std::string_view options, char* reason, const assay_backend& honest);
 bool declare_misdeed(std::string_view variant, assay_declaration* declaration, assay_status* status);
 

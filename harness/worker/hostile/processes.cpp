@@ -36,7 +36,8 @@ void become_daemon() {
   setsid();
   start(sleep_for_ever);
 }
-// Misdeeds that would reach everything on the machine are done in a PID namespace only, which has few processes.
+// Misdeeds that would reach everything on the machine are done in a PID namespace only, which has few
+// processes.
 bool contained() {
   int processes = 0;
   const char* flag = std::getenv("HOSTILE_CONTAINED");

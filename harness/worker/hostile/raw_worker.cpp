@@ -1,5 +1,5 @@
-// A worker that speaks the protocol by itself and breaks it: in hello or open by its argument, in run and ping by the
-// call's variant. Variant `innocent` keeps it. The op is y = 2 x, x and y [rows, cols] f32.
+// A worker that speaks the protocol by itself and breaks it: in hello or open by its argument, in run and
+// ping by the call's variant. Variant `innocent` keeps it. The op is y = 2 x, x and y [rows, cols] f32.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -46,7 +46,8 @@ void say(std::string_view text) { send_all(kControlDescriptor, text); }
 }
 [[noreturn]] void leave(int status) { std::_Exit(status); }
 
-// What replaces `done` of a run, with @ for its id; what is said once more than that stands behind a second line.
+// What replaces `done` of a run, with @ for its id; what is said once more than that stands behind a second
+// line.
 const std::map<std::string_view, std::string>& answers() {
   static const std::map<std::string_view, std::string> table = {
       {"id_missing", R"({"type":"done","kernels":[],"notes":[],"wall_ns":1})"},

@@ -1,5 +1,5 @@
-// The hostile corpus: what each misdeed must be found to be. One row each; the build checks that names are unique, and
-// hostile_test that the table and the programs that misbehave name the same misdeeds.
+// The hostile corpus: what each misdeed must be found to be. One row each; the build checks that names are
+// unique, and hostile_test that the table and the programs that misbehave name the same misdeeds.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Kernels that answer without computing, or compute from what they should not know; and status values out of range.
+// Kernels that answer without computing, or compute from what they should not know; and status values out of
+// range.
 #include <sys/random.h>
 #include <sys/time.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-// y = 2 x, by routines that no symbol of this plug-in names: two that are generated and told to perf, and those of a library
-// beside it (brought.c). A variant announces one routine; which it enters is another matter.
+// y = 2 x, by routines that no symbol of this plug-in names: two that are generated and told to perf, and
+// those of a library beside it (brought.c). A variant announces one routine; which it enters is another
+// matter.
 #include <sys/mman.h>
 #include <unistd.h>
 

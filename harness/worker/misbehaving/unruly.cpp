@@ -1,5 +1,5 @@
-// A backend whose variants resist their supervision, each beside a twin that does nearly the same and may. The op is
-// y = 2 x, x and y [rows, cols] f32, rows without gaps.
+// A backend whose variants resist their supervision, each beside a twin that does nearly the same and may.
+// The op is y = 2 x, x and y [rows, cols] f32, rows without gaps.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -285,7 +285,8 @@ void close_backend(void*) {
 
 }  // namespace
 
-// Options: "endless_close"; "slow_once:FILE" opens at once if FILE is there, and else makes it and never opens.
+// Options: "endless_close"; "slow_once:FILE" opens at once if FILE is there, and else makes it and never
+// opens.
 extern "C" const assay_backend* assay_backend_open(const char* options, char*) {
   static const assay_backend backend{ASSAY_BACKEND_VERSION, "unruly", "resists", "", nullptr, declare, run,
                                      close_backend};

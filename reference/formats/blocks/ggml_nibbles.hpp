@@ -1,4 +1,5 @@
-// What q4_0, q5_0 (one scale) and q4_1, q5_1 (scale and minimum) share; each file has its byte layout as a row.
+// What q4_0, q5_0 (one scale) and q4_1, q5_1 (scale and minimum) share; each file has its byte layout as a
+// row.
 #pragma once
 
 #include <array>
@@ -75,8 +76,8 @@ struct OffsetNibbles : Nibbles<kLayout> {
   }
 };
 
-// value = d * code + m; f16 d in bytes 0..1, f16 m in bytes 2..3. Exact in f64: multiples of 2^-24 below 2^22.
-// Quantiser, all in f32:
+// value = d * code + m; f16 d in bytes 0..1, f16 m in bytes 2..3. Exact in f64: multiples of 2^-24 below
+// 2^22. Quantiser, all in f32:
 //   m    = minimum
 //   d    = (maximum - m) / top;  id = 1 / d
 //   code = trunc((x - m) * id + 1/2), at most top

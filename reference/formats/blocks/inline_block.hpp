@@ -31,8 +31,9 @@ inline void store_f16(std::byte* at, double x) {
   std::memcpy(at, &code, sizeof code);
 }
 
-// Copies one block, NaN replaced by +0 when the policy says so. False when a NaN or an infinity remains: ggml's
-// quantisers are undefined there; here the block is poisoned (scale NaN, codes 0), so that it cannot pass unseen.
+// Copies one block, NaN replaced by +0 when the policy says so. False when a NaN or an infinity remains:
+// ggml's quantisers are undefined there; here the block is poisoned (scale NaN, codes 0), so that it cannot
+// pass unseen.
 template <int N>
 bool load_finite(const float* x, std::array<float, N>& out, const EncodePolicy& policy) {
   bool finite = true;
@@ -49,8 +50,9 @@ inline float inverse_or_zero(float d) {
   return std::isfinite(inverse) ? inverse : 0.0F;
 }
 
-// The code of x (already divided by the scale) among [0, top], code = integer + offset. Nearest: ggml's own rule,
-// truncation of the f32 sum x + (offset + 1/2), ties upwards. Directed and stochastic policies round x instead.
+// The code of x (already divided by the scale) among [0, top], code = integer + offset. Nearest: ggml's own
+// rule, truncation of the f32 sum x + (offset + 1/2), ties upwards. Directed and stochastic policies round x
+// instead.
 inline unsigned offset_code(float x, int offset, int top, const EncodePolicy& policy, std::uint64_t index) {
   static const ScalarFormat& integer = scalar_format("int32");
   const bool nearest = policy.rounding == Rounding::nearest_even || policy.rounding == Rounding::nearest_away;
@@ -91,7 +93,8 @@ void decode_blocks(const Encoded& tensor, std::int64_t first, std::span<Real> ou
   }
 }
 
-// Block::factors(in, out) where a block has it; else an f16 scale stands in front, and the rest of a number is its code.
+// Block::factors(in, out) where a block has it; else an f16 scale stands in front, and the rest of a number
+// is its code.
 template <typename Block>
 void block_factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
   const std::byte* at = tensor.planes[0].bytes.data() + first / Block::kElements * Block::kBytes;

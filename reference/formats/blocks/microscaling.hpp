@@ -1,20 +1,22 @@
-// The OCP microscaling formats (OCP MX 1.0, section 5 and 6.3): 32 elements along the innermost axis share an e8m0
-// scale.
+// The OCP microscaling formats (OCP MX 1.0, section 5 and 6.3): 32 elements along the innermost axis share an
+// e8m0 scale.
 //   plane ""        codes of the element format in row-major order
 //   plane ".scale"  e8m0 [.., inner / 32]
 // value = element * 2^(scale - 127), exact in f64; scale 0xFF makes its block NaN.
 // Quantiser:
 //   shared exponent, clamped to e8m0, by the policy's rule; emax = floor(log2(largest element)):
-//     floor  floor(log2(absmax)) - emax, the rule of OCP MX: an absmax in the last part of its binade is clipped
+//     floor  floor(log2(absmax)) - emax, the rule of OCP MX: an absmax in the last part of its binade is
+//     clipped
 //     ceil   ceil(log2(absmax)) - emax: nothing is clipped
 //     even   floor(log2(absmax rounded to the element's fraction bits, halves up)) - emax
 //     rceil  ceil(log2(f32 quotient absmax / largest element)), the quotient a division or a product with the
-//            rounded reciprocal: the smallest scale that clips nothing. cuBLAS and Transformer Engine round so.
+//            rounded reciprocal: the smallest scale that clips nothing. cuBLAS and Transformer Engine round
+//            so.
 //   (the four modes that torchao names so, each there on the bits of an f32, hence exact.)
 //   code            = rounding of the exact quotient, saturating at the largest element
-// An all-zero block has scale code 0. NaN under NanPolicy::propagate: the element's NaN where the element has one,
-// otherwise scale 0xFF and codes 0. Inf does not count towards absmax; it saturates, or under Overflow::ieee becomes
-// what the element has for it, or poisons the scale where it has nothing.
+// An all-zero block has scale code 0. NaN under NanPolicy::propagate: the element's NaN where the element has
+// one, otherwise scale 0xFF and codes 0. Inf does not count towards absmax; it saturates, or under
+// Overflow::ieee becomes what the element has for it, or poisons the scale where it has nothing.
 #pragma once
 
 #include <array>

@@ -1,10 +1,13 @@
 // mxfp4_ggml.
 // Quantiser, bit-compatible with quantize_row_mxfp4_ref:
-//   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
-//          rounds up to it); EncodePolicy::mx_exact: the exact floor, which kernels that read the exponent's bits have
-//   code = the one that minimises |value - x| in f32; ties go to the smaller magnitude, and a zero is always +0
-// ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no NaN to become: e is
-// 0xFF and every code 7, beyond the range of f32.
+//   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of
+//   two it
+//          rounds up to it); EncodePolicy::mx_exact: the exact floor, which kernels that read the exponent's
+//          bits have
+//   code = the one that minimises |value - x| in f32; ties go to the smaller magnitude, and a zero is always
+//   +0
+// ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no NaN to
+// become: e is 0xFF and every code 7, beyond the range of f32.
 #include <cmath>
 
 #include "reference/formats/blocks/inline_block.hpp"

@@ -1,16 +1,20 @@
-// ggml's blocks of 256 elements: groups of 16 or 32 with a small integer scale each, under one f16 scale d. A Layout has kName, kBytes,
-// kGroup, kScaleAt (of d), kMinimumAt (of a second f16, dmin; -1: none), kTopScale and kTopMinimum (the largest integers), kFarCode, and
+// ggml's blocks of 256 elements: groups of 16 or 32 with a small integer scale each, under one f16 scale d. A
+// Layout has kName, kBytes, kGroup, kScaleAt (of d), kMinimumAt (of a second f16, dmin; -1: none), kTopScale
+// and kTopMinimum (the largest integers), kFarCode, and
 //   code(in, e), scale(in, g), minimum(in, g)    as the bytes say; scale and code may be negative
 //   put_code, put_scale, put_minimum             into zeroed bytes
 //   nearest(x)                                   the code that a quotient is nearest to
-// value = d scale code - dmin minimum: d scale code and dmin minimum have at most 24 bits, their difference is rounded once to f64.
+// value = d scale code - dmin minimum: d scale code and dmin minimum have at most 24 bits, their difference
+// is rounded once to f64.
 //
-// ggml chooses scales by a search over candidates, and files hold what some version of that search found: no quantiser is the right one.
-// This one, where such a search begins, serves to make inputs. kFarCode is the code of largest magnitude. Per group of range [low, high], 0
+// ggml chooses scales by a search over candidates, and files hold what some version of that search found: no
+// quantiser is the right one. This one, where such a search begins, serves to make inputs. kFarCode is the
+// code of largest magnitude. Per group of range [low, high], 0
 // included:
 //   step = (high - low) / kFarCode, offset = -low            formats with a minimum
 //   step = the signed element of largest magnitude / kFarCode   others
-// d = largest |step| / kTopScale, dmin = largest offset / kTopMinimum; both rounded to f16, then scales, minima and codes to nearest.
+// d = largest |step| / kTopScale, dmin = largest offset / kTopMinimum; both rounded to f16, then scales,
+// minima and codes to nearest.
 #pragma once
 
 #include <algorithm>
@@ -100,8 +104,9 @@ inline int bits(const std::byte* in, int at, int shift, int mask) {
 inline void put_bits(std::byte* out, int at, int shift, int value) {
   out[at] |= static_cast<std::byte>(value << shift);
 }
-// Eight scales and eight minima of 6 bits in 12 bytes at `at` (q4_K, q5_K). Byte j of the first four holds scale j and, above it, bits 4 and 5
-// of scale j + 4; the next four the same of the minima; byte 8 + j bits 0..3 of scale j + 4, and above them of minimum j + 4.
+// Eight scales and eight minima of 6 bits in 12 bytes at `at` (q4_K, q5_K). Byte j of the first four holds
+// scale j and, above it, bits 4 and 5 of scale j + 4; the next four the same of the minima; byte 8 + j bits
+// 0..3 of scale j + 4, and above them of minimum j + 4.
 inline int six_bits(const std::byte* in, int at, int g, bool minimum) {
   const int first = at + (minimum ? 4 : 0);
   if (g < 4) return bits(in, first + g, 0, 63);

@@ -3,8 +3,8 @@
 //   y     = H D x / sqrt(32) in f64;  sigma = sqrt(mean y^2)
 //   index = cell of y / sigma;  sign = that of what the centroid leaves
 //   d     = |y| / |level vector| (norm-correcting), nearest-even f16, saturating
-// Rounding policies other than NaN's do not apply: a codebook is a nearest search. An all-zero block is d = 0 and
-// decodes to zero; a block with NaN (under NanPolicy::propagate) or Inf has d = NaN.
+// Rounding policies other than NaN's do not apply: a codebook is a nearest search. An all-zero block is d = 0
+// and decodes to zero; a block with NaN (under NanPolicy::propagate) or Inf has d = NaN.
 #include <cmath>
 
 #include "reference/formats/blocks/inline_block.hpp"

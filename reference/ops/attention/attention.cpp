@@ -24,7 +24,8 @@
 namespace assay {
 namespace {
 
-// Rows that see a key or a value of which code times scale may leave the range of f32: a kernel decodes it to Inf.
+// Rows that see a key or a value of which code times scale may leave the range of f32: a kernel decodes it to
+// Inf.
 void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& limit) {
   constexpr double kLargest = std::numeric_limits<float>::max() / 2;
   const std::size_t dv = limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
@@ -52,9 +53,10 @@ bool has_infinity(const Encoded& k, std::size_t d) {
   return found;
 }
 
-// Rows whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is applied to the
-// sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, NaN where q is 0 in that block or that
-// sum is, and which a cap or a weight of 0 makes finite. And under one that converts K first: a conversion may saturate.
+// Rows whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale
+// of K is applied to the sum of a block's products, which is Inf where elements decoded one by one meet 0
+// times Inf, NaN where q is 0 in that block or that sum is, and which a cap or a weight of 0 makes finite.
+// And under one that converts K first: a conversion may saturate.
 void unclaim_infinite_blocks(const AttentionProblem& problem, std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();
   const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
@@ -113,8 +115,9 @@ double largest_in(const Encoded& tensor, std::string_view suffix) {
   return largest;
 }
 
-// The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero; or that
-// it may make of q and K's codes alone, of a code and the first of two scales, or of a weight and V's scale.
+// The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets
+// a logit of zero; or that it may make of q and K's codes alone, of a code and the first of two scales, or of
+// a weight and V's scale.
 double largest_product(const AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
   double scale = g.scale, of_codes = 0;
@@ -191,7 +194,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
       origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
                ", tiles in order=" + std::string(contract.text("order"));
   }
-  // A weight times V's scale, before its code: below the normal numbers off by half a step, times a code, for every key.
+  // A weight times V's scale, before its code: below the normal numbers off by half a step, times a code, for
+  // every key.
   if (format(problem.geometry().v_format).kind == FormatKind::scaled) {
     const double most = scalar_format(format(problem.geometry().v_format).element).max_finite;
     const double lost = static_cast<double>(problem.geometry().length) * most * 0x1p-149;
@@ -215,7 +219,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What
-// a mask hides may still be read, so it is not listed. Throws InputError for lengths and pages that lead out of the cache.
+// a mask hides may still be read, so it is not listed. Throws InputError for lengths and pages that lead out
+// of the cache.
 std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& inputs) {
   const AttentionGeometry g = attention_geometry(attributes);
   const auto integers = [&](const char* name) {

@@ -1,12 +1,13 @@
-// What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the limit of
-// a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a quantiser may choose.
+// What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the
+// limit of a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a
+// quantiser may choose.
 //
-// convert=f16|bf16: K and V decoded to f32, then rounded to nearest, ties to even. What a scaled format decodes to is one
-// product of a code and a scale, which every decoder in f32 rounds to the same number (and it matters: a
-// scale of max / 448 brings the largest back to where it was, perhaps to a tie). A decoder that rounds the
-// exact product at once may differ where the f32 number is a tie: a step of the format. A logit is then off
-// by scale |q|_2 times the 2-norm of a key's steps, and an output by sum p_j |step_j|, which is the certified
-// value of a V of steps.
+// convert=f16|bf16: K and V decoded to f32, then rounded to nearest, ties to even. What a scaled format
+// decodes to is one product of a code and a scale, which every decoder in f32 rounds to the same number (and
+// it matters: a scale of max / 448 brings the largest back to where it was, perhaps to a tie). A decoder that
+// rounds the exact product at once may differ where the f32 number is a tie: a step of the format. A logit is
+// then off by scale |q|_2 times the 2-norm of a key's steps, and an output by sum p_j |step_j|, which is the
+// certified value of a V of steps.
 //
 // q=f16|bf16: the same for q.
 //
@@ -14,41 +15,47 @@
 //   t_i = 127 x_i / a,  |t_i| <= 127
 //   n_i = round(t_i)                       code
 //   s   = round(a / 127)                   f16 scale
-// and a kernel multiplies n_i s. A quantiser forms d = a / 127 or a * (1 / 127), its inverse as 1 / d or 127 / a, and
-// x_i times that: at most five roundings in f32 (u = 2^-24), and ties go either way. So its argument of round() is
+// and a kernel multiplies n_i s. A quantiser forms d = a / 127 or a * (1 / 127), its inverse as 1 / d or 127
+// / a, and x_i times that: at most five roundings in f32 (u = 2^-24), and ties go either way. So its argument
+// of round() is
 //   t_i (1 + e),  |e| <= 6u.
-// When t_i is farther than 127 * 6u + 2^-40 from the half between two integers, every such quantiser gives the code
-// that the reference gives, otherwise perhaps its neighbour: one step s. Likewise s is the f16 number of the
-// reference unless a / 127 (1 +- 4u) round apart; then all codes of the block move with it. q_freedom is the 2-norm
-// of these possible differences over a row: a logit differs by at most
+// When t_i is farther than 127 * 6u + 2^-40 from the half between two integers, every such quantiser gives
+// the code that the reference gives, otherwise perhaps its neighbour: one step s. Likewise s is the f16
+// number of the reference unless a / 127 (1 +- 4u) round apart; then all codes of the block move with it.
+// q_freedom is the 2-norm of these possible differences over a row: a logit differs by at most
 //   scale * q_freedom * max|k_j|_2         (Cauchy-Schwarz).
 // It is 0 for nearly every row.
 //
-// q=q8_1: the same codes and scales, and with each block its sum s_b = f16(d sum n_i), d = f32(a / 127), which is what the minimum m of
-// K's blocks (q4_1, q5_1: k = d_k c + m) is multiplied with: the kernel's q.k is sum_b d_k s sum c n + m s_b. With
-// S = d |sum n_i| the stored s_b is off the sum of the n_i s that stand for q by
+// q=q8_1: the same codes and scales, and with each block its sum s_b = f16(d sum n_i), d = f32(a / 127),
+// which is what the minimum m of K's blocks (q4_1, q5_1: k = d_k c + m) is multiplied with: the kernel's q.k
+// is sum_b d_k s sum c n + m s_b. With S = d |sum n_i| the stored s_b is off the sum of the n_i s that stand
+// for q by
 //   |s_b - s sum n_i| <= S (2^-11 + 2^-11 (1 + 2^-11) + 4u) + 2^-25 (1 + |sum n_i|)
-// (s_b and s are f16 numbers, the last term where they are subnormal), and where all codes are decided by exactly what d (1 +- 4u) makes
-// of it; a logit by at most scale times
+// (s_b and s are f16 numbers, the last term where they are subnormal), and where all codes are decided by
+// exactly what d (1 +- 4u) makes of it; a logit by at most scale times
 //   minimum_error = sum_b max_j |m_jb| |s_b - s sum n_i|.
-// The products that are summed are no longer q_i k_i: |d_k c| <= |k| + |m|, so their absolute sum is larger by at most
+// The products that are summed are no longer q_i k_i: |d_k c| <= |k| + |m|, so their absolute sum is larger
+// by at most
 //   minimum_size  = sum_b max_j |m_jb| (sum_i |n_i s| + |s_b|).
 //
-// q=q8_K: codes as in q8_0 over blocks of 256, their scale f32(a / 127), and sums of 16 codes as integers, exact: minimum_error is 0, and
-//   minimum_size = sum_i max_j |m_ji| 2 |n_i s|,  m_ji the minimum that element i of key j stands on (q2_K, q4_K, q5_K).
+// q=q8_K: codes as in q8_0 over blocks of 256, their scale f32(a / 127), and sums of 16 codes as integers,
+// exact: minimum_error is 0, and
+//   minimum_size = sum_i max_j |m_ji| 2 |n_i s|,  m_ji the minimum that element i of key j stands on (q2_K,
+//   q4_K, q5_K).
 //
-// q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite number of the
-// format,
+// q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite
+// number of the format,
 //   s   = f32(a / F)  (1 when a = 0)
 //   c_i = the code nearest to x_i / s, ties to even;
-// the kernel multiplies c_i, and s comes with the scale. A quantiser's own s is within 3u of a / F and its argument
-// of the rounding within 6u of x_i / s, so q_freedom is here the 2-norm of s times the distance of the codes that
-// x_i / s (1 -+ 6u) round to, plus 8u |q|_2 (the scale, the rounding of c_i s to the f32 number that stands for it
-// here, and applying s). A row that is not finite stays as it is. The levels above detap take s and the codes as
-// written here, and leave a row with an undecided code to detap.
+// the kernel multiplies c_i, and s comes with the scale. A quantiser's own s is within 3u of a / F and its
+// argument of the rounding within 6u of x_i / s, so q_freedom is here the 2-norm of s times the distance of
+// the codes that x_i / s (1 -+ 6u) round to, plus 8u |q|_2 (the scale, the rounding of c_i s to the f32
+// number that stands for it here, and applying s). A row that is not finite stays as it is. The levels above
+// detap take s and the codes as written here, and leave a row with an undecided code to detap.
 //
-// Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not finite,
-// or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the conversion).
+// Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not
+// finite, or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the
+// conversion).
 #pragma once
 
 #include <optional>

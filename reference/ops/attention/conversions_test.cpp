@@ -113,8 +113,8 @@ TEST(Conversions, a_quantiser_that_truncates_or_none_at_all_is_beyond_the_limit)
   EXPECT_EQ(judge(c, "", kernel(c, kNothing)).bad, 0u);
 }
 
-// ggml's product with K in q4_1 or q5_1: sum_b d_k s sum c n + m s_b, which is q.k and m (s_b - s sum n) for each block. `sum` makes
-// the s_b of a block of q, of its d and the sum of its codes.
+// ggml's product with K in q4_1 or q5_1: sum_b d_k s sum c n + m s_b, which is q.k and m (s_b - s sum n) for
+// each block. `sum` makes the s_b of a block of q, of its d and the sum of its codes.
 More block_sums(const AttentionCase& c, double (*stored)(double d, double codes)) {
   return [&c, stored](const std::vector<double>& queries, std::int64_t h, std::int64_t j) {
     const AttentionProblem& p = *c.problem;
@@ -241,7 +241,8 @@ TEST(Conversions, what_may_overflow_or_is_rounded_in_f32_first_is_bounded_instea
   EXPECT_FALSE(apply_conversions(several, Contract::parse("convert=f16", kAttention.contract)).kv);
 }
 
-// A scale of Inf meets the sum of its block's products, or each element: 0 times Inf is NaN for the one, and nothing for the other.
+// A scale of Inf meets the sum of its block's products, or each element: 0 times Inf is NaN for the one, and
+// nothing for the other.
 TEST(Conversions, what_an_infinite_scale_gives_is_claimed_of_elements_and_not_of_blocks) {
   const auto limits = [](std::uint16_t scale, const char* contract) {
     AttentionCase c = a_case("q8_0", 2);

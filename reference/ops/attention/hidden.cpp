@@ -30,10 +30,11 @@ Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, con
   return truth(plain, set, sharp).front();
 }
 
-// Of rows that see no key nothing is claimed where what they meet all the same may show: a NaN sink, and where a mask is added
-// (empty=mean) a logit that it may not absorb, NaN and infinities among them; beside a sink V too, and a sink of -Inf is as if it
-// were not there. The lowest number of f32 absorbs what is below half of its last place, 2^103.
-// Nor where the register of qk does not hold that logit. Beside a sink exp of the mask is 0, or within its ulps of it.
+// Of rows that see no key nothing is claimed where what they meet all the same may show: a NaN sink, and
+// where a mask is added (empty=mean) a logit that it may not absorb, NaN and infinities among them; beside a
+// sink V too, and a sink of -Inf is as if it were not there. The lowest number of f32 absorbs what is below
+// half of its last place, 2^103. Nor where the register of qk does not hold that logit. Beside a sink exp of
+// the mask is 0, or within its ulps of it.
 void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, const Contract& contract,
                  std::vector<double>& limit) {
   constexpr double kAbsorbed = 0x1p100;
@@ -95,7 +96,8 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   Truth mean;
   const bool is_mean = word == "mean" && attributes.text("sinks") == "no";
   if (is_mean) mean = of_equal_logits(attributes, inputs, contract, truth);
-  // Beside the lowest f32 the logarithm of a part's sum is lost, and that number overflows in a narrower format of logits.
+  // Beside the lowest f32 the logarithm of a part's sum is lost, and that number overflows in a narrower
+  // format of logits.
   const bool keeps_mask =
       (contract.integer("split") == 1 || contract.text("merge") != "any") && contract.text("scores") == "f32";
   const std::size_t dv = t.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
@@ -132,7 +134,8 @@ void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit)
           double* const row = limit.data() + problem.out_index(b, i, h);
           for (std::size_t j = 0; j < n; ++j) {
             if (problem.visible(b, i, static_cast<std::int64_t>(j))) continue;
-            // Twice: a product, a sum of products and a scale may each round. Times 1: the scale may come first or last.
+            // Twice: a product, a sum of products and a scale may each round. Times 1: the scale may come
+            // first or last.
             const bool bounded =
                 largest[j] * q * 2 * std::max(1.0, g.scale) < std::numeric_limits<float>::max();
             for (std::size_t c = 0; c < dv; ++c)

@@ -1,4 +1,5 @@
-// Keys that a mask hides, as kernels that select and kernels that add meet them: each right where it is declared alone.
+// Keys that a mask hides, as kernels that select and kernels that add meet them: each right where it is
+// declared alone.
 #include <cmath>
 #include <cstring>
 

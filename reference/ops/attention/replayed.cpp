@@ -15,8 +15,8 @@ namespace {
 bool all_finite(std::span<const float> x) {
   return std::ranges::all_of(x, [](float each) { return std::isfinite(each); });
 }
-// Whether a kernel that decodes in f64, with a last bit or two of its own, has no other f32 than the reference: not so next to the middle
-// of two.
+// Whether a kernel that decodes in f64, with a last bit or two of its own, has no other f32 than the
+// reference: not so next to the middle of two.
 bool is_decided(double x) {
   constexpr double kApart = 0x1p-51;
   return static_cast<float>(x * (1 - kApart)) == static_cast<float>(x * (1 + kApart));
@@ -27,7 +27,8 @@ bool widens(const std::string& from, const std::string& to) {
   return to == "f16" && (from == "e4m3fn" || from == "e5m2");
 }
 
-// The format of K's or V's codes beside whose products a head's scale stands; its own name where it has no such scale.
+// The format of K's or V's codes beside whose products a head's scale stands; its own name where it has no
+// such scale.
 std::string codes_of(const std::string& name) {
   const Format& f = format(name);
   const bool of_head =
@@ -102,7 +103,8 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Atten
     const AttentionGeometry& g = problem.geometry();
     const Declared d = declared(text, g, contract);
     std::vector<double> numbers;
-    // Numbers, or their codes: what decodes to code times scale, exact in f64, is divided by that scale. Nothing where they are not decided.
+    // Numbers, or their codes: what decodes to code times scale, exact in f64, is divided by that scale.
+    // Nothing where they are not decided.
     const auto head_of = [&](std::int64_t count, std::int64_t width, float scale, bool exact,
                              const auto& decode) -> std::vector<float> {
       numbers.resize(static_cast<std::size_t>(count * width));

@@ -18,8 +18,8 @@ Truth judged_by(const AttentionCase& c, const std::string& contract) {
   return op("attention").truth(c.attributes, c.inputs, Contract::parse(contract, attention_contract())).at(0);
 }
 
-// A kernel on 8-bit codes says its steps whole: rows of q scaled to e4m3, weights shifted, sums promoted. What contradicts the rest of the
-// contract is refused.
+// A kernel on 8-bit codes says its steps whole: rows of q scaled to e4m3, weights shifted, sums promoted.
+// What contradicts the rest of the contract is refused.
 TEST(ReplayedAttention, a_schedule_of_eight_bit_codes_is_judged_by_its_bits) {
   const AttentionCase c = attention_case(
       {{"heads", "2"}, {"d", "64"}, {"q", "3"}, {"len", "200"}, {"kv", "e4m3fn"}, {"dtype", "f32"}},
@@ -42,8 +42,8 @@ TEST(ReplayedAttention, a_schedule_of_eight_bit_codes_is_judged_by_its_bits) {
     EXPECT_THROW(judged(contradicts + rest + schedule + "128"), InputError) << contradicts;
 }
 
-// The scales of a head's K and V beside the codes that the unit multiplies: within the limit of the numbers, and no other schedule takes
-// such codes.
+// The scales of a head's K and V beside the codes that the unit multiplies: within the limit of the numbers,
+// and no other schedule takes such codes.
 TEST(ReplayedAttention, scales_of_a_head_stand_beside_its_codes) {
   const auto of = [](const char* kv) {
     return attention_case({{"heads", "4"},
@@ -73,8 +73,9 @@ TEST(ReplayedAttention, scales_of_a_head_stand_beside_its_codes) {
   EXPECT_NO_THROW(judged_by(of("e4m3fn"), bits + "/kv_scale:head")) << "V alone";
 }
 
-// Heads of a group as the rows of one run, each with its slope and its sink: where no head's maximum waits for another's, the bits are those
-// of each head by itself. One tile has all keys, so that every maximum moves once.
+// Heads of a group as the rows of one run, each with its slope and its sink: where no head's maximum waits
+// for another's, the bits are those of each head by itself. One tile has all keys, so that every maximum
+// moves once.
 TEST(ReplayedAttention, heads_that_move_together_are_the_rows_of_their_own) {
   const AttentionCase c = attention_case({{"heads", "12"},
                                           {"kv_heads", "2"},

@@ -1,6 +1,6 @@
-// Inputs of attention tests: one row of q, one head of K and V, exact in the formats asked for. The designs have the names
-// of cases/fills, whose inputs fill whole calls; here the logits are designed to the last bit: equal ones are q.k = 0 by
-// products that cancel in pairs, so that K is not trivial.
+// Inputs of attention tests: one row of q, one head of K and V, exact in the formats asked for. The designs
+// have the names of cases/fills, whose inputs fill whole calls; here the logits are designed to the last bit:
+// equal ones are q.k = 0 by products that cancel in pairs, so that K is not trivial.
 #pragma once
 
 #include <algorithm>

@@ -26,7 +26,8 @@
 // EXPRESSION: + - * / // % ^ and or not, comparisons, f(x, ...), NAME[index, ...],
 // sum|mean|max|min|argmax(i: x), sum(i < extent: x), top(rank, i: x), where(c, a, b), cast(WORD, x),
 // exponent(x) = floor(log2 |x|). // is the whole division, and so is / inside the brackets of a tensor and in
-// extents; elsewhere / is of numbers. `dtype` need not be declared: attribute dtype format f32|f16|bf16 = f32.
+// extents; elsewhere / is of numbers. `dtype` need not be declared: attribute dtype format f32|f16|bf16 =
+// f32.
 #pragma once
 
 #include <cstdint>

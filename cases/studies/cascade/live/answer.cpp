@@ -48,8 +48,8 @@ std::string text(const Json& object, const char* key) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// The text of a token; with its id where other tokens may be written alike: partial characters as U+FFFD, special tokens as
-// nothing.
+// The text of a token; with its id where other tokens may be written alike: partial characters as U+FFFD,
+// special tokens as nothing.
 std::string token_name(const Json& row, const char* key) {
   std::string name = text(row, key);
   const bool ambiguous = name.empty() || name.find("\xEF\xBF\xBD") != std::string::npos;
@@ -70,7 +70,8 @@ Step step_of(const Json& row) {
     if (const auto at = row.find(key); at != row.end() && at->is_array())
       for (const auto& t : *at) {
         s.top.emplace_back(token_name(t, "token"), value(t));
-        // Listed under the chosen one's id, it is written as it is; chosen, with what was withheld in front of it.
+        // Listed under the chosen one's id, it is written as it is; chosen, with what was withheld in front
+        // of it.
         if (row.contains("id") && t.contains("id") && row["id"] == t["id"])
           s.after_withheld = text(row, "token") != text(t, "token");
       }

@@ -302,7 +302,8 @@ Reply Client::complete(const Prompt& prompt, bool fresh) {
       }
       if (drop(send_logprobs_, true, "log-probabilities") || drop(send_seed_, true, "seed")) continue;
     }
-    // A NaN cannot be written as JSON: several servers answer with 500 when asked for log-probabilities of one.
+    // A NaN cannot be written as JSON: several servers answer with 500 when asked for log-probabilities of
+    // one.
     if (r.status == 500 && send_logprobs_) {
       Reply without = once(prompt, fresh, false);
       if (without.answer) {

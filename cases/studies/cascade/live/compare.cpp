@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The log-probabilities that a step gives to tokens written as `text`, largest first. Several tokens may be written alike:
-// llama.cpp writes each partial character as U+FFFD and special tokens as nothing. The chosen token is among those listed,
-// or in front of them.
+// The log-probabilities that a step gives to tokens written as `text`, largest first. Several tokens may be
+// written alike: llama.cpp writes each partial character as U+FFFD and special tokens as nothing. The chosen
+// token is among those listed, or in front of them.
 std::vector<double> values_of(const Step& s, const std::string& text) {
   std::vector<double> values;
   bool chosen_is_listed = false;
@@ -26,8 +26,9 @@ std::vector<double> values_of(const Step& s, const std::string& text) {
   return values;
 }
 
-// |difference| for the tokens of `x`, or the least that it can be where `y` does not list one. Tokens written alike are
-// compared in the order of their probabilities: equal steps have gap 0, whatever they are written as.
+// |difference| for the tokens of `x`, or the least that it can be where `y` does not list one. Tokens written
+// alike are compared in the order of their probabilities: equal steps have gap 0, whatever they are written
+// as.
 double gap(const Step& x, const Step& y) {
   double largest = 0, lowest = kInfinity;
   for (const auto& [t, p] : y.top) lowest = std::fmin(lowest, p);

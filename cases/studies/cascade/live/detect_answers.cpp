@@ -84,7 +84,8 @@ Verdict empty_output(const std::vector<const Exchange*>& answers) {
 
 // A log-probability that no softmax over a finite vocabulary can give.
 Verdict nonfinite_logprobs(const Transcript& t, const std::vector<const Exchange*>& answers) {
-  // Greedy takes the most probable of V tokens, so its probability is at least 1/V. Token ids have at most 32 bits.
+  // Greedy takes the most probable of V tokens, so its probability is at least 1/V. Token ids have at most 32
+  // bits.
   const double vocabulary = t.server.vocabulary > 0 ? static_cast<double>(t.server.vocabulary) : 0x1p32;
   const double lowest = -std::log(vocabulary) * (1 + kRounding) - kRounding;
   Verdict v{
@@ -156,7 +157,8 @@ Verdict greedy_choice(const std::vector<const Exchange*>& answers) {
   return v;
 }
 
-// The largest share that one token has in the answers to other prompts: the chance that the next token repeats.
+// The largest share that one token has in the answers to other prompts: the chance that the next token
+// repeats.
 double largest_share(const std::vector<const Exchange*>& answers, const std::string& but) {
   std::map<std::string, double> counts;
   double all = 0, most = 0;
@@ -173,8 +175,8 @@ double largest_share(const std::vector<const Exchange*>& answers, const std::str
 // Where the server does not say how many tokens there are: no model has fewer.
 constexpr double kFewestTokens = 1000;
 
-// Nothing was chosen by its probability: no number, or all listed alternatives exactly as probable and no more so than under
-// a flat distribution: exact ties above that are the model's own.
+// Nothing was chosen by its probability: no number, or all listed alternatives exactly as probable and no
+// more so than under a flat distribution: exact ties above that are the model's own.
 bool blind(const Answer& a, std::size_t repeated, long vocabulary) {
   const double flat = -std::log(vocabulary > 0 ? static_cast<double>(vocabulary) : kFewestTokens);
   std::size_t n = 0;

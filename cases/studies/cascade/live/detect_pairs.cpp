@@ -238,7 +238,8 @@ class Pairs {
     return finish(std::move(v), fmt::format("as in the run with order {}", t_.earlier_order));
   }
 
-  // The same prompts, answered by the same model with another KV type: how far apart, in the unit that one word is.
+  // The same prompts, answered by the same model with another KV type: how far apart, in the unit that one
+  // word is.
   Verdict baseline() {
     Verdict v{"baseline",
               Outcome::not_run,
@@ -299,8 +300,9 @@ class Pairs {
     return out;
   }
 
-  // Small but lasting: before, one answer repeated exactly; after, another one repeated exactly. If the requests were
-  // interchangeable, 3 + 3 answers of two kinds would split so with chance 2 / C(6,3) = 0.1 for one prompt.
+  // Small but lasting: before, one answer repeated exactly; after, another one repeated exactly. If the
+  // requests were interchangeable, 3 + 3 answers of two kinds would split so with chance 2 / C(6,3) = 0.1 for
+  // one prompt.
   void step(Verdict& v) {
     int steps = 0;
     std::string where;

@@ -33,7 +33,8 @@ struct Transcript {
 // nondeterminism, changed_answer, poisoned_prefix, collapse, order_dependence, baseline.
 std::vector<Verdict> judge(const Transcript& transcript);
 
-// The loop at the end of an answer: the tokens that repeat, and how many tokens only repeat what stood before.
+// The loop at the end of an answer: the tokens that repeat, and how many tokens only repeat what stood
+// before.
 struct Loop {
   std::vector<std::string> tokens;
   std::size_t repeated = 0;

@@ -24,8 +24,8 @@ TEST(Answers, tokens_that_are_written_alike_are_told_apart_by_their_ids) {
   EXPECT_EQ(a.steps[0].top[2].first, "a");
 }
 
-// Recorded from llama.cpp's llama-server with a model of byte tokens: behind "q" one run chose byte E1, the other byte D3, at
-// nearly equal probability. No row tells of them; the next row's text does, as U+FFFD.
+// Recorded from llama.cpp's llama-server with a model of byte tokens: behind "q" one run chose byte E1, the
+// other byte D3, at nearly equal probability. No row tells of them; the next row's text does, as U+FFFD.
 TEST(Distances, end_where_the_server_withheld_different_tokens) {
   bool bare = false;
   const auto answer = [&](const char* second) {

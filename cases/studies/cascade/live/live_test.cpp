@@ -1,4 +1,5 @@
-// assay cascade --endpoint against the stub, over real HTTP: each fault has its finding, correct servers have none.
+// assay cascade --endpoint against the stub, over real HTTP: each fault has its finding, correct servers have
+// none.
 #include "cases/studies/cascade/live/live_testing.hpp"
 
 namespace assay::live {

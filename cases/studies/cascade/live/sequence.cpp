@@ -7,7 +7,8 @@
 namespace assay::live {
 namespace {
 
-// Long enough for several blocks of a paged cache (16 to 64 tokens each). {} is the word that an edit exchanges.
+// Long enough for several blocks of a paged cache (16 to 64 tokens each). {} is the word that an edit
+// exchanges.
 constexpr std::array<const char*, kPrompts> kTexts = {
     "The harbour town wakes early. Fishing boats return before sunrise with {}, and the market on the quay "
     "opens when "
@@ -89,7 +90,8 @@ Prompt behind_prompt(const LiveOptions& options, const std::string& nonce, int n
 
 int sequence_length(const LiveOptions& options, bool fresh) {
   const int first = options.order == "small_first" ? 0 : 1;
-  // before: cold, 3 warm, 3 fresh, edits; trigger: cold, warm, fresh, joint; after: 3 warm, 3 fresh, behind warm and fresh
+  // before: cold, 3 warm, 3 fresh, edits; trigger: cold, warm, fresh, joint; after: 3 warm, 3 fresh, behind
+  // warm and fresh
   return first + kPrompts * (fresh ? 7 + kEdits + 4 + 8 : 4 + kEdits + 3 + 4);
 }
 

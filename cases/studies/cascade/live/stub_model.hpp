@@ -1,13 +1,14 @@
 // A language model small enough to be judged by eye: bytes in, printable bytes out, real probabilities.
 //
 //   token t -> embedding e_t in R^8, uniform in [-5, 5]; bytes from 0x80 up are the large range, [25, 50]
-//   v      = dequantise(quantise_e4m3fn(e_t / scale))      the "KV cache": one scale per token, or one that is locked
+//   v      = dequantise(quantise_e4m3fn(e_t / scale))      the "KV cache": one scale per token, or one that
+//   is locked
 //   n      = (v - mean) / sqrt(var + 1e-12)                LayerNorm, two-pass
 //   state += sign(position) * n                            what attention would gather
 //   logits = gain * W state / sqrt(length) + B[last]       softmax gives the probabilities, argmax the token
 //
-// Weights are hashes of the seed. A prefix cache keeps the state after every 16 tokens; taking it up gives the same
-// bits.
+// Weights are hashes of the seed. A prefix cache keeps the state after every 16 tokens; taking it up gives
+// the same bits.
 #pragma once
 
 #include <array>
@@ -73,7 +74,8 @@ class StubModel {
  public:
   static constexpr int kOutputs = 95;  // '!' (token 0) to '~', then the space
   explicit StubModel(std::uint64_t seed) : seed_(seed) {}
-  // `salt`: prefixes are shared only between requests of the same salt. `use_cache` false: neither read nor written.
+  // `salt`: prefixes are shared only between requests of the same salt. `use_cache` false: neither read nor
+  // written.
   StubAnswer complete(const std::vector<int>& bytes, int tokens, bool use_cache, const std::string& salt,
                       Fault fault);
 

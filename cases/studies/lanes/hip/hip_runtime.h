@@ -29,8 +29,8 @@ inline constexpr std::size_t kStackBytes = std::size_t{1} << 18;
 inline dim3 thread_index, block_index;
 inline std::array<std::uint64_t, kMostLanes> exchange;
 
-// Each lane runs until it meets the barrier or ends, then the next one does: in one thread, so that no scheduler has to bring
-// 64 threads together at each barrier, and the order is the same in every run.
+// Each lane runs until it meets the barrier or ends, then the next one does: in one thread, so that no
+// scheduler has to bring 64 threads together at each barrier, and the order is the same in every run.
 class Wave {
  public:
   Wave(int lanes, const std::function<void()>& kernel)

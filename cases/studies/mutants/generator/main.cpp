@@ -1,6 +1,7 @@
 // mutate OUT_DIR ROOT MOST SKIP,SKIP... FILE...: writes OUT_DIR/FILE for each FILE of ROOT with all of its
 // mutants in it, and OUT_DIR/mutants.json, which says of each what it is. Of a generic class no more than
-// MOST are kept. 0: all of them, but values are neither narrowed nor rounded. "others": all of them, and values narrowed to other widths.
+// MOST are kept. 0: all of them, but values are neither narrowed nor rounded. "others": all of them, and
+// values narrowed to other widths.
 #include <filesystem>
 #include <fstream>
 #include <iostream>

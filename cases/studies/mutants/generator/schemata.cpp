@@ -1,4 +1,5 @@
-// What becomes of the regions: a few of each generic class are kept, and all of them are written into the source.
+// What becomes of the regions: a few of each generic class are kept, and all of them are written into the
+// source.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,7 +16,8 @@
 namespace assay::mutants {
 namespace {
 
-// Classes of numerics (accumulator, rounding, scale, softmax, ...) have few sites; these have them everywhere.
+// Classes of numerics (accumulator, rounding, scale, softmax, ...) have few sites; these have them
+// everywhere.
 constexpr auto kGeneric = std::to_array<std::string_view>(
     {"codec", "arithmetic", "tile", "statement", "constant", "condition", "index", "tail", "comparison"});
 

@@ -636,7 +636,8 @@ class Finder {
            is(i - 1, "else");
   }
 
-  // Values of floating-point type: initialisers, right-hand sides, results, calls, arguments of elementary functions.
+  // Values of floating-point type: initialisers, right-hand sides, results, calls, arguments of elementary
+  // functions.
   void value(int i) {
     const std::string& text = s_.lines[static_cast<std::size_t>(at(i).line - 1)];
     const std::string_view kind = text.find("scale") != std::string::npos ? "scale" : "precision";

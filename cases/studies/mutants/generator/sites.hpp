@@ -26,8 +26,8 @@ struct Region {
   int narrowing = 0;  // of a value: what its first mutant does, of narrowings()
 };
 
-// What a floating-point value may be narrowed to, in the order of state.hpp's narrow(). Those of the table of kills come first, then
-// widths that no other list has.
+// What a floating-point value may be narrowed to, in the order of state.hpp's narrow(). Those of the table of
+// kills come first, then widths that no other list has.
 struct Narrowing {
   std::string text;  // "in 11 bits"
   std::string kind;  // class of the mutant

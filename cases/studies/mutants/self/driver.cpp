@@ -1,9 +1,10 @@
-// self_mutation MUTANTS.json EQUIVALENT.list I/N PERCENT {TEST [--gtest_filter=PATTERN]}...: do the tests of the harness
-// notice when the harness is wrong? Each test program is built from mutated sources; it runs once per mutant that it
-// reaches (every N-th of them, from the I-th on), and a mutant is killed when some program fails, crashes or does not
-// end. A filter chooses among the tests of the program before it. Exits with 1 below PERCENT (of the mutants that are not
-// excused), for a row of the list that excuses more or fewer mutants than it states, and for an excused mutant that is
-// killed; with 2 for wrong usage, and with 3 when there was nothing that could be killed.
+// self_mutation MUTANTS.json EQUIVALENT.list I/N PERCENT {TEST [--gtest_filter=PATTERN]}...: do the tests of
+// the harness notice when the harness is wrong? Each test program is built from mutated sources; it runs once
+// per mutant that it reaches (every N-th of them, from the I-th on), and a mutant is killed when some program
+// fails, crashes or does not end. A filter chooses among the tests of the program before it. Exits with 1
+// below PERCENT (of the mutants that are not excused), for a row of the list that excuses more or fewer
+// mutants than it states, and for an excused mutant that is killed; with 2 for wrong usage, and with 3 when
+// there was nothing that could be killed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>

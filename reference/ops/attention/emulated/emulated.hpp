@@ -1,9 +1,11 @@
 // A correct flash-attention kernel, computed bit for bit in a declared arithmetic: what a backend without the
 // hardware runs, and what every bound in bounds.hpp is tested against.
 //
-//   S_j  = q.k_j                    by `qk`: a matrix unit (chunk products per chain, chains added in f32), or a
+//   S_j  = q.k_j                    by `qk`: a matrix unit (chunk products per chain, chains added in f32),
+//   or a
 //                                   scalar accumulator, products rounded, ascending order
-//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * tanh(f32(S_j * f32(scale / cap)))), tanh as exp below
+//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * tanh(f32(S_j * f32(scale / cap)))), tanh as
+//   exp below
 //   x_j  = scores(f32(z_j + bias_j))
 //   tiles of `tile` keys in ascending order; a tile without a visible key is skipped:
 //     m' = max(m, max x_j)
@@ -11,7 +13,8 @@
 //     w_j = exp(f32(x_j - m'))
 //     P_j = p(w_j * 2^p_shift)
 //     l  = l * a + sum w_j          or sum of P_j 2^-p_shift when denominator=cast
-//     o  = o * a + sum P_j v_j      by `pv`: a unit chained through o, or chains of `promote` keys from zero added to
+//     o  = o * a + sum P_j v_j      by `pv`: a unit chained through o, or chains of `promote` keys from zero
+//     added to
 //                                   o in f32, or a scalar accumulator
 //   split > 1: the tiles are dealt to `split` runs of consecutive tiles; each gives
 //     o_s   = o * (1/l)
@@ -21,13 +24,13 @@
 //     out   = sum f32(e_s o_s) / sum e_s
 //   out  = out_format(f32(f32(o * f32(1/l)) * f32(v_scale 2^-p_shift)));  a row that sees no key gives 0
 //
-// base2: every exp and log is of base two, as GPU kernels do it, and x_j = scores(f32(S_j * f32(scale log2 e))); with
-// a soft cap or a bias x_j = scores(f32(f32(z_j + bias_j) * f32(log2 e))).
-// exp is nearest f32 moved by a fixed pseudo-random number of ulps that stays within exp_ulp; exp(0) = 1 exactly, and
-// results below 2^-126 are 0.
+// base2: every exp and log is of base two, as GPU kernels do it, and x_j = scores(f32(S_j * f32(scale log2
+// e))); with a soft cap or a bias x_j = scores(f32(f32(z_j + bias_j) * f32(log2 e))).
+// exp is nearest f32 moved by a fixed pseudo-random number of ulps that stays within exp_ulp; exp(0) = 1
+// exactly, and results below 2^-126 are 0.
 //
-// A sink is one more logit, after the last key, with v = 0. Operands must be exact in the formats named: K and V as a
-// unit takes them; per-tensor scales belong in `scale` and `v_scale`.
+// A sink is one more logit, after the last key, with v = 0. Operands must be exact in the formats named: K
+// and V as a unit takes them; per-tensor scales belong in `scale` and `v_scale`.
 #pragma once
 
 #include <cstdint>
@@ -159,7 +162,8 @@ struct TileRange {
   std::int64_t first, last;
 };
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part);
-// Parts that there is anything to say of: behind the last tile all are empty, and of these one meets the sink.
+// Parts that there is anything to say of: behind the last tile all are empty, and of these one meets the
+// sink.
 inline std::int64_t parts_at_most(std::int64_t tiles, std::int64_t split) {
   return std::min(split, tiles + 1);
 }

@@ -1,5 +1,6 @@
-// Sums of products in a scalar accumulator, ascending order, every product and every sum rounded to nearest: the
-// scalar half of an emulated kernel. chain: products summed from zero before the partial sum is added in f32.
+// Sums of products in a scalar accumulator, ascending order, every product and every sum rounded to nearest:
+// the scalar half of an emulated kernel. chain: products summed from zero before the partial sum is added in
+// f32.
 #pragma once
 
 #include <cstdint>

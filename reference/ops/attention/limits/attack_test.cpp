@@ -1,6 +1,6 @@
-// Kernels that keep a contract with tiles in order and choose all that it leaves open by chance or to hurt: the order of
-// every sum, fused operations, the rounding of the scale, the base of exp and its error. No output may leave its limit.
-// The same kernels without a declared rounding of the weights do leave it.
+// Kernels that keep a contract with tiles in order and choose all that it leaves open by chance or to hurt:
+// the order of every sum, fused operations, the rounding of the scale, the base of exp and its error. No
+// output may leave its limit. The same kernels without a declared rounding of the weights do leave it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

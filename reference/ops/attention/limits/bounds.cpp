@@ -80,7 +80,8 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   for (std::int64_t j = 0; j < kv_.keys; ++j)
     leaves_range |= query.sees(j) && !(row.e[static_cast<std::size_t>(j)] < kInfinity &&
                                        std::fabs(row.x[static_cast<std::size_t>(j)]) < kRange);
-  // The largest weight, 2^p_shift: beyond `p` a kernel may saturate, or hold Inf or NaN. The emulated one saturates FP8.
+  // The largest weight, 2^p_shift: beyond `p` a kernel may saturate, or hold Inf or NaN. The emulated one
+  // saturates FP8.
   const FormatModel p(how_.p);
   const bool saturates = level == AttentionLevel::emu && p.format != nullptr && p.format->bits <= 8;
   leaves_range |= !saturates && !p.exact && std::ldexp(1.0, how_.p_shift) > p.max_finite;
@@ -203,7 +204,8 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
   for (std::size_t c = 0; c < n; ++c) {
     if (row.sink_weight > 0) common[c] += row.sink_weight * row.sink_theta * std::fabs(r.value[c]);
     const double ratio = common[c] / (row.sum * (1 - theta));
-    // Each part's quotient, and what it is scaled by, errs relative to that part, whatever is left of them together.
+    // Each part's quotient, and what it is scaled by, errs relative to that part, whatever is left of them
+    // together.
     const double own = sums.own[c] * (1 + 2 * drift) + merge * 1.01 * sums.parts[c];
     r.radius[c] =
         ratio + (own / (row.sum * (1 - theta)) + lambda * (std::fabs(r.value[c]) + ratio)) / (1 - lambda);
@@ -217,8 +219,9 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   std::vector<double> drifts, p_low(terms.size()), p_high(terms.size());
   double sum = 0, sum_error = 0, drift = 0;
   bool overflows = false;  // a weight may be beyond `p`
-  // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the last rescale
-  // is added as it is; the denominator then counts in the units of the real maximum, off by `frame`.
+  // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the
+  // last rescale is added as it is; the denominator then counts in the units of the real maximum, off by
+  // `frame`.
   const double frame =
       how_.split == 1 && !row.all_equal ? std::expm1(row.parts.front().error * (1 + 0x1p-30)) : 0;
   const auto is_settled = [&](const Tile& tile) { return how_.split == 1 && tile.changes_after == 0; };

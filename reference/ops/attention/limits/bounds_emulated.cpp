@@ -1,5 +1,6 @@
-// Level EMU: the declared kernel run in interval arithmetic, step for step as emulated.cpp runs it. S is exact, so
-// logits, maxima and arguments of exp are single numbers; exp and log are intervals; all else is monotone.
+// Level EMU: the declared kernel run in interval arithmetic, step for step as emulated.cpp runs it. S is
+// exact, so logits, maxima and arguments of exp are single numbers; exp and log are intervals; all else is
+// monotone.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -105,8 +106,9 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
     }
     parts.push_back(std::move(part));
   }
-  // o / l within div_ulp ulps, of a division or of reciprocal and product (1 ulp and u^2), l of about 1 or more: so far below the
-  // normal numbers half a step of the quotient is all that a product can lose beside that.
+  // o / l within div_ulp ulps, of a division or of reciprocal and product (1 ulp and u^2), l of about 1 or
+  // more: so far below the normal numbers half a step of the quotient is all that a product can lose beside
+  // that.
   const double of_quotient = how_.div_ulp * 0x1p-23 * (1 + 0x1p-20),
                least_step = std::max(1.0, how_.div_ulp) * 0x1p-149;
   const auto quotient = [&](Interval o, Interval l) {

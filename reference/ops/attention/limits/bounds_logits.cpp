@@ -49,8 +49,8 @@ namespace {
 // Running maxima of every part, and the tiles where the kernel's own maximum may rise.
 void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64_t keys, RowLogits& r) {
   const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
-  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises. A tanh is monotone where it
-  // is rounded correctly.
+  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises. A tanh
+  // is monotone where it is rounded correctly.
   const bool by_score = row.bias.empty() && (row.softcap == 0 || how.tanh_ulp <= 0.5);
   const auto low = [&](std::int64_t j) { return by_score ? r.s[j] - r.ds[j] : r.x[j] - r.e[j]; };
   const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };

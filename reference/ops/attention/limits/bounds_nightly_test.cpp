@@ -1,4 +1,5 @@
-// The promise of the bounds at length: every arithmetic, every fill, up to 65,536 keys, no violation at any level.
+// The promise of the bounds at length: every arithmetic, every fill, up to 65,536 keys, no violation at any
+// level.
 #include <gtest/gtest.h>
 
 #include "reference/ops/attention/limits/bounds_testing.hpp"

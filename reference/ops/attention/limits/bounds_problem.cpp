@@ -43,8 +43,9 @@ constexpr double kDecoder = 2.01 * attention_bounds::kU;
 constexpr double kRotatedDecoder = 10.01 * attention_bounds::kU;  // detap.hpp
 constexpr std::size_t kRotated = 32;                              // elements of a block of tq3_0
 
-// A declared conversion does not say what becomes of a number beyond the format: a kernel may saturate or have Inf. As Inf it
-// is seen by finite(), and the row keeps the order-free limit, which claims nothing there.
+// A declared conversion does not say what becomes of a number beyond the format: a kernel may saturate or
+// have Inf. As Inf it is seen by finite(), and the row keeps the order-free limit, which claims nothing
+// there.
 double converted(const ScalarFormat& format, double x) {
   return round_to(format, x, {.overflow = Overflow::ieee});
 }
@@ -162,10 +163,10 @@ struct Hull {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
 };
 
-// A scalar kernel may multiply codes and apply their scale to the sum, or decode code times scale first, rounded to f32: products
-// that are then not exact where those of codes are. The decoded numbers are taken, and the rounding of each is added to the
-// error, which covers both. True where the two ways differ: where the scale is no power of two. (Sums of 16 bits, whose range
-// a scale shifts, do not come here.)
+// A scalar kernel may multiply codes and apply their scale to the sum, or decode code times scale first,
+// rounded to f32: products that are then not exact where those of codes are. The decoded numbers are taken,
+// and the rounding of each is added to the error, which covers both. True where the two ways differ: where
+// the scale is no power of two. (Sums of 16 bits, whose range a scale shifts, do not come here.)
 bool decodes_first(const std::string& accumulator_name, double scale) {
   int exponent = 0;
   return accumulator(accumulator_name).kind == Accumulator::Kind::floating &&
@@ -178,8 +179,8 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
-// Whether no product of two operands overflows before it is added: a scalar kernel may round it. Codes and their scale may be
-// multiplied first.
+// Whether no product of two operands overflows before it is added: a scalar kernel may round it. Codes and
+// their scale may be multiplied first.
 bool products_fit(const std::string& sum, double a, double b, double scale) {
   const Accumulator how = accumulator(sum);
   return how.kind != Accumulator::Kind::floating ||
@@ -243,8 +244,9 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (!has_emulated_shape(g, contract)) return base;
   AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
   bound_tile(how, g.length);
-  // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds
-  // points that the levels do not cover, so that the bound by moments judges them.
+  // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search
+  // (cases/studies/adversary) still finds points that the levels do not cover, so that the bound by moments
+  // judges them.
   const auto is_narrow = [](const std::string& sum) {
     const Accumulator a = accumulator(sum);
     return a.kind == Accumulator::Kind::floating && a.precision.p < 24;

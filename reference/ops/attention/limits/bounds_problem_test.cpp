@@ -131,8 +131,9 @@ TEST(
   }
 }
 
-// bounds.cpp sums in plain doubles; the op's value comes from certified.cpp. A row's 64 products and additions reach its
-// weights multiplied by the size of a logit, here below 8, twice (numerator and row sum); then 300 keys are summed.
+// bounds.cpp sums in plain doubles; the op's value comes from certified.cpp. A row's 64 products and
+// additions reach its weights multiplied by the size of a logit, here below 8, twice (numerator and row sum);
+// then 300 keys are summed.
 TEST(AttentionLevels, the_value_of_the_direct_form_is_the_certified_value) {
   const Case c = make_case(
       {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"q", "3"}, {"len", "300"}, {"softcap", "3"}}, 6);

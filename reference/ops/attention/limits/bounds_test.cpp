@@ -61,7 +61,8 @@ TEST(AttentionBounds, masks_sinks_biases_soft_caps_scales_splits_and_ragged_shap
   EXPECT_EQ(tally.violations, (std::array<std::int64_t, 4>{}));
 }
 
-// detap assumes no order: a kernel that meets the keys in any permutation keeps the limit of the unpermuted row.
+// detap assumes no order: a kernel that meets the keys in any permutation keeps the limit of the unpermuted
+// row.
 TEST(AttentionBounds, the_order_free_limit_holds_for_every_order_of_the_keys) {
   std::mt19937_64 random(3);
   std::int64_t outputs = 0;
@@ -147,7 +148,8 @@ TEST(AttentionBounds, levels_and_arithmetics_that_cannot_be_are_named_errors) {
   EXPECT_NO_THROW(AttentionBounds(how, f.kv()).row(f.row(), AttentionLevel::detap));
 }
 
-// Products that need no alignment are no sums without rounding: 576 - 120 - 15.125 is a tie in the 11 bits of the unit's register.
+// Products that need no alignment are no sums without rounding: 576 - 120 - 15.125 is a tie in the 11 bits of
+// the unit's register.
 TEST(AttentionBounds, halves_that_a_unit_rounds_apart_to_f16_are_counted) {
   const std::vector<float> q(4, 448.0F),
       k{0, 0, 0, 0, 1.5F,    -0.234375F, 0.875F, 0.203125F,   0.5625F, -2.0F,

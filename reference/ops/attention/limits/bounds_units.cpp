@@ -72,7 +72,8 @@ bool AttentionBounds::computed_values(const RowLogits& row, const std::vector<do
     }
   }
   if (part.sink) {
-    // The last rescale: no block follows that would take the sum from the unit's register, so that it may stay an f32.
+    // The last rescale: no block follows that would take the sum from the unit's register, so that it may
+    // stay an f32.
     const Interval factor = rescale_factor(how_, part, before, before_error, part.top, part.error);
     IntervalColumns in_f32 = o;
     rescale_interval(o, factor, pv, how_.chained());

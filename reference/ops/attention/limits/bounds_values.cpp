@@ -6,11 +6,12 @@
 namespace assay::attention_bounds {
 namespace {
 
-// A factor of a rescale on a magnitude or an error. What may have overflowed stays so, though the factor be 0: Inf times 0
-// is NaN in the kernel too.
+// A factor of a rescale on a magnitude or an error. What may have overflowed stays so, though the factor be
+// 0: Inf times 0 is NaN in the kernel too.
 double rescaled(double x, double r) { return std::isinf(x) ? x : x * r; }
 
-// What a factor exp(r) of a rescale may be off by below the normal numbers of f32, where it is flushed, or off by steps.
+// What a factor exp(r) of a rescale may be off by below the normal numbers of f32, where it is flushed, or
+// off by steps.
 double factor_loss(const AttentionArithmetic& how, double r) {
   return r < 0x1p-125 ? std::min(r, kTiny) + (how.exp_ulp + 1) * 0x1p-149 : 0;
 }

@@ -27,7 +27,8 @@ struct ValueTerm {
   bool subnormal = false;
 };
 
-// Per column, in units of exp(top of the row): sum weight v, and the deviations of the kernel's numerator from it.
+// Per column, in units of exp(top of the row): sum weight v, and the deviations of the kernel's numerator
+// from it.
 struct ValueSums {
   std::vector<double> sum, common, own;
   std::vector<double> parts;  // sum over the parts of |what each part adds|, at most

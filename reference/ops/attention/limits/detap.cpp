@@ -140,8 +140,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
                  reach = x + log_sum + 2, again = kernel.once ? 0 : merges, ln2 = 0.7;
     lambda += rule(Rule::weight_log,
                    kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (log_sum + 1 + again * ln2));
-    // Weights exp(lse_i - lse) of two parts add up to 1 but for the roundings of lse, its log and both exps, and nothing divides
-    // by their sum.
+    // Weights exp(lse_i - lse) of two parts add up to 1 but for the roundings of lse, its log and both exps,
+    // and nothing divides by their sum.
     e.unnormalised = again * (kU * (2 * reach + 4) + 2 * kU * kernel.exp_ulp * (ln2 + 1)) * 1.01;
   }
   e.changes = e.tiles - 1 + merges + sinks;
@@ -177,8 +177,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   return e;
 }
 
-// 3. The cast of the weights, relative to them: of all by u_p, or, where the largest is certain to be cast to 2^p_shift, of the
-// others by u_p and of that one by what it was off.
+// 3. The cast of the weights, relative to them: of all by u_p, or, where the largest is certain to be cast to
+// 2^p_shift, of the others by u_p and of that one by what it was off.
 double cast_error(const Kernel& kernel, const RowError& e, double a, double largest_v) {
   const double u = kernel.p.u, off = e.theta * (2 + e.theta);
   const bool met = kernel.lag == 1 && !kernel.shares && !kernel.shift_rounds && off < u / 2 &&

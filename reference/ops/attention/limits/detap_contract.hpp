@@ -51,7 +51,8 @@ inline double largest_scale(const Encoded& tensor) {
   }
   return static_cast<double>(largest);
 }
-// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded up.
+// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded
+// up.
 inline int emin_of(const Encoded& tensor) {
   const Format& row = format(tensor.format);
   if (row.kind != FormatKind::scaled) return emin_of(row.name);
@@ -59,8 +60,8 @@ inline int emin_of(const Encoded& tensor) {
   return emin_of(row.element) + (largest > 0 ? std::ilogb(largest) + 1 : 0);
 }
 
-// A sum of n products, in `parts` partial sums of at most `chunk` each, which are added in f32; no product goes through more
-// than `height` additions inside its partial sum (scalar accumulators).
+// A sum of n products, in `parts` partial sums of at most `chunk` each, which are added in f32; no product
+// goes through more than `height` additions inside its partial sum (scalar accumulators).
 struct SumShape {
   std::int64_t n = 0, chunk = 0, parts = 1;
   double height = 0;
@@ -68,8 +69,8 @@ struct SumShape {
   std::int64_t run_blocks = 0;  // and of one partial sum
 };
 
-// |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any product with a subnormal
-// operand.
+// |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any
+// product with a subnormal operand.
 class DotError {
  public:
   // scaled: what the accumulator holds is a factor times these magnitudes that need not be a power of two.
@@ -220,7 +221,8 @@ struct Kernel {
     k_emin = converts_k ? convert.emin : emin_of(problem.k());
     v_scale = std::max(1.0, largest_scale(problem.v()));
     v_emin = converts_v ? convert.emin : emin_of(problem.v());
-    // A row's largest code is the format's largest, so no product's exponent is above that of its largest product.
+    // A row's largest code is the format's largest, so no product's exponent is above that of its largest
+    // product.
     const bool q_codes = quantises_rows(c.text("q"));
     q_emin = q_codes ? -126 : converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
     qk_scaled = q_codes || format(g.k_format).kind == FormatKind::scaled;
@@ -248,7 +250,8 @@ struct Kernel {
   SumShape of_pv(const AttentionRow& row, double tiles) const {
     const auto n = static_cast<double>(row.keys);
     if (pv.kind == Accumulator::Kind::unit) {
-      // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the first of a part.
+      // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the
+      // first of a part.
       const std::int64_t ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
       const std::int64_t blocks = std::min(row.keys, blocks_of(pv, row.span, pv_block) + ends);
       if (promote >= row.keys) return {row.keys, row.keys, 1, 0, blocks, blocks};
@@ -295,14 +298,15 @@ struct Kernel {
     if (split <= 1) return 0;
     return once ? 1 : std::max(1.0, std::min(static_cast<double>(split), keys) - 1);
   }
-  // Of the outputs of parts: each is scaled and added, and divided: by its own sum and, as a weight or as a whole, by the sum of all,
-  // or whenever two log-sum-exps are merged. Of v = -1 and 1 + 2^-23 the last quotient of a whole errs by nothing, those of the
-  // weights by 2 div_ulp u each.
+  // Of the outputs of parts: each is scaled and added, and divided: by its own sum and, as a weight or as a
+  // whole, by the sum of all, or whenever two log-sum-exps are merged. Of v = -1 and 1 + 2^-23 the last
+  // quotient of a whole errs by nothing, those of the weights by 2 div_ulp u each.
   double merge_roundings() const {
     const auto parts = static_cast<double>(split);
     return 5 + 4 * div_ulp + parts * (once || states ? 1 : 3 + 2 * div_ulp);
   }
-  // Whether a sum of codes of at most `most` fits the registers of a matrix unit; scalar kernels decode first.
+  // Whether a sum of codes of at most `most` fits the registers of a matrix unit; scalar kernels decode
+  // first.
   static bool holds(const Accumulator& how, double most) {
     const bool bounded = how.kind == Accumulator::Kind::unit && how.unit->combine != Combine::wrap;
     return !bounded || 2 * most < largest_finite(how.precision);

@@ -22,7 +22,8 @@ TEST(Fp8Weights, a_largest_weight_that_is_clipped_is_seen_where_its_key_has_the_
   }
 }
 
-// A running maximum that lags is 1.9 below this key: its weight is e^1.9, times 2^5 is 213.95, which is cast to 208.
+// A running maximum that lags is 1.9 below this key: its weight is e^1.9, times 2^5 is 213.95, which is cast
+// to 208.
 TEST(Fp8Weights, with_a_lag_the_largest_weight_is_no_power_of_two) {
   const OpCase c = of_logits({0, 1.9F}, {0, 1});
   const double weight = std::exp(1.9), got = 208.0 / 32 / (1 + weight);
@@ -46,8 +47,8 @@ TEST(Fp8Weights, times_what_is_no_power_of_two_the_largest_weight_is_rounded) {
   expect_caught(alone.truth("p=e4m3fn p_shift=2"), Values{got});
 }
 
-// 40 keys of 2^-10.5 of the largest, which has no V: 0 without a shift, and not with one. Which of the two is declared is seen
-// either way where the order of the tiles says what the weights are relative to.
+// 40 keys of 2^-10.5 of the largest, which has no V: 0 without a shift, and not with one. Which of the two is
+// declared is seen either way where the order of the tiles says what the weights are relative to.
 TEST(Fp8Weights, a_shift_that_was_left_out_or_that_nobody_declared) {
   Values logits(41, -7.3F), v(41, 1);
   logits[7] = 0, v[7] = 0;

@@ -50,7 +50,8 @@ std::optional<double> least_share(const AttentionProblem& problem, const Contrac
   return p->bits < 8 ? std::nullopt : std::optional(16 * std::max(smallest, 0x1p-60));
 }
 
-// Of one row: the keys that it sees with their shares, in f64; empty where a logit is too large to be sure of.
+// Of one row: the keys that it sees with their shares, in f64; empty where a logit is too large to be sure
+// of.
 struct Share {
   std::int64_t key;
   double share;

@@ -38,7 +38,8 @@ std::function<float(float)> exp_but(double ulps, float low) {
   return exp_off([=](float t) { return t == low ? -ulps : ulps; });
 }
 
-// Steps of 2^-149: 10 times the scale is 25.5 and a little, of which 26 is made; 26 log2 e = 37.51, of which 38.
+// Steps of 2^-149: 10 times the scale is 25.5 and a little, of which 26 is made; 26 log2 e = 37.51, of which
+// 38.
 constexpr float kTinyQ = 10, kTinyScale = 2.550001F;
 
 // Of two keys of the same logit and of +-1, what the function is given of the first is moved up, of the
@@ -133,8 +134,8 @@ std::vector<Point> points() {
   const Row near_8 = pair_of([](std::int64_t j) { return j == 0 ? 8 + 0x1.01p-8F : 8 + 0x1.7ep-7F; });
   add(Rule::logit_scores, near_8, "scores=f16", [](Choice& c) { c.scores = "f16"; });
   add(Rule::logit_sum, near_8, "qk=f16", [](Choice& c) { c.qk = "f16"; });
-  // Of base 2: two keys 65 below the largest, one up and one down at each step: both products, the difference, and that times
-  // log2 e, the significands of which are all just above 1 but the last.
+  // Of base 2: two keys 65 below the largest, one up and one down at each step: both products, the
+  // difference, and that times log2 e, the significands of which are all just above 1 but the last.
   Row far = row_of(3, [](std::int64_t j) {
     return Key{j == 0   ? 0x1.02951p+5F
                : j == 1 ? -0x1.002e4ap+5F

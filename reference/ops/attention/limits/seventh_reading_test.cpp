@@ -23,7 +23,8 @@ TEST(AttentionOfStrangers, an_infinity_of_v_is_not_claimed_where_a_logit_may_ove
 
 TEST(AttentionOfStrangers, the_quotient_of_a_softcap_errs_as_declared) {
   const OpCase c = filled({{"d", "1"}, {"len", "2"}, {"softcap", "30"}}, {2}, {1, 1}, {1, -1});
-  // Derivation: 65536 ulps of z = 2 / 30, 2^-27 each, are 2^-11; 30 times that between two logits, halved, is 0.0073.
+  // Derivation: 65536 ulps of z = 2 / 30, 2^-27 each, are 2^-11; 30 times that between two logits, halved, is
+  // 0.0073.
   constexpr float kOff = 0.00726F;
   expect_pass(c.truth("tanh_ulp=0.5 div_ulp=65536"), Values{kOff});
   expect_caught(c.truth("tanh_ulp=0.5 div_ulp=65536"), Values{20 * kOff});

@@ -1,5 +1,6 @@
-// False accusations that were made, each with its correct kernel, which must pass, and a faulty twin, which must not:
-// transient overflow of PV and of the row sum, tanh of the hardware, a conversion of what needs none, infinite sinks.
+// False accusations that were made, each with its correct kernel, which must pass, and a faulty twin, which
+// must not: transient overflow of PV and of the row sum, tanh of the hardware, a conversion of what needs
+// none, infinite sinks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +22,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr float kInfF = std::numeric_limits<float>::infinity();
 
-// One head of one query row: q = 1 in each of d components, key j all of one number, so that its logit is d k_j scale.
+// One head of one query row: q = 1 in each of d components, key j all of one number, so that its logit is d
+// k_j scale.
 struct Inputs {
   std::int64_t keys = 0, d = 16;
   std::vector<float> k, v;  // of a key: one number for all components, one for all columns
@@ -70,7 +72,8 @@ Truth truth_of(const Inputs& in, const std::string& contract) {
   return kAttention.truth(attributes, inputs, Contract::parse(contract + shape, kAttention.contract))[0];
 }
 
-// The kernel of `contract`, in the order of emulated.hpp; another contract than the declared one makes a faulty kernel.
+// The kernel of `contract`, in the order of emulated.hpp; another contract than the declared one makes a
+// faulty kernel.
 double kernel(const Inputs& in, const std::string& contract) {
   const auto width = static_cast<std::size_t>(in.d);
   std::vector<float> q(width, 1.0F), k, v, out(4);
@@ -116,8 +119,8 @@ TEST(AttentionSound, partial_sums_that_overflow_before_the_needle_claim_nothing)
   EXPECT_TRUE(passes(truth_of(three, shifted + "any"), kInf));
 }
 
-// A unit that adds two halves of its products, each rounded to f16: one half overflows, though the sum of both would not. By a
-// softcap the level emu becomes ca.
+// A unit that adds two halves of its products, each rounded to f16: one half overflows, though the sum of
+// both would not. By a softcap the level emu becomes ca.
 TEST(AttentionSound, a_half_of_16_bits_that_overflows_claims_nothing) {
   const std::string contract =
       "qk=f32 p=e4m3fn p_shift=8 pv=blackwell_fp8_mma_sync_f16out tile=64 order=sequential level=emu";
@@ -175,7 +178,8 @@ TEST(AttentionSound, a_row_sum_that_overflows_or_stalls_is_inside_the_limit) {
   for (const std::string order : {"any level=detap", "sequential level=detord", "sequential level=ca"}) {
     const std::string contract = "qk=f32 p=f32 pv=f32 rowsum=f16 tile=66560 order=" + order;
     const Inputs in = keys_of(66560, [](std::int64_t) { return 0.0F; }, [](std::int64_t) { return 1.0F; });
-    // Weights of 1 in lanes that do not stall: the sum is Inf, the output 0; added one by one it stalls at 2048.
+    // Weights of 1 in lanes that do not stall: the sum is Inf, the output 0; added one by one it stalls at
+    // 2048.
     EXPECT_TRUE(passes(truth_of(in, contract), 0.0)) << order;
     EXPECT_TRUE(passes(truth_of(in, contract), kernel(in, contract))) << order;
   }

@@ -110,8 +110,8 @@ TEST(AttentionOfStrangers, nothing_is_known_beside_an_infinite_scale_of_a_block)
   expect_pass(c.truth("q=q8_0"), Values{NAN});
 }
 
-// The row sum of a first pass over tiles, rescaled on its way, and the shares of a second: an exp that is low for steps of 1/16 and
-// high for all others does not cancel.
+// The row sum of a first pass over tiles, rescaled on its way, and the shares of a second: an exp that is low
+// for steps of 1/16 and high for all others does not cancel.
 TEST(AttentionOfStrangers, shares_of_a_second_pass_are_not_those_of_the_first) {
   constexpr int kKeys = 16;
   Values k, v(kKeys, 1);
@@ -133,7 +133,8 @@ TEST(AttentionOfStrangers, shares_of_a_second_pass_are_not_those_of_the_first) {
   expect_caught(c.truth(words + "tile=16 order=tiles"), out(100));  // one tile: one pass, or the same weights
 }
 
-// Parts of one key each, merged by log-sum-exps one after the other: exp(lse_i - lse) add up to 1 but for the rounding of lse.
+// Parts of one key each, merged by log-sum-exps one after the other: exp(lse_i - lse) add up to 1 but for the
+// rounding of lse.
 TEST(AttentionOfStrangers, weights_of_merged_log_sum_exps_need_not_add_up_to_1) {
   const auto merged = [](const Values& lse) {
     float all = lse[0], out = 1;

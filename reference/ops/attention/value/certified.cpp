@@ -17,7 +17,8 @@ namespace attention_detail {
 namespace {
 
 constexpr double kUnit = 0x1p-53;
-// The f32 moments: rounding of weights and inputs, 64 fused additions in a tile, 512 tiles of a part: below 2^-14.
+// The f32 moments: rounding of weights and inputs, 64 fused additions in a tile, 512 tiles of a part: below
+// 2^-14.
 constexpr double kMomentSlack = 1 + 0x1p-13;
 constexpr double kMomentFloor = 0x1p-125;  // absolute, per key: f32 underflow of weights and products
 
@@ -187,7 +188,8 @@ void finish_row(const AttentionProblem& p, const Source& k, const Source& v, con
     double certificate = kUnit * (66.5 * a + 4.5 * std::fabs(o)) + 1.01 * delta * (a + std::fabs(o)) + eta;
     if (v.decode_error > 0) certificate += v.decode_error * a;
     out.certificate[at + c] = delta < 0x1p-10 ? certificate : std::numeric_limits<double>::infinity();
-    // Finite inputs whose logits lie beyond what this arithmetic holds: the result is finite, and not known here.
+    // Finite inputs whose logits lie beyond what this arithmetic holds: the result is finite, and not known
+    // here.
     if (!std::isfinite(o) && (!g.alibi || std::isfinite(first.slope)))
       out.value[at + c] = 0, unclaimed[at + c] = 1;
   }

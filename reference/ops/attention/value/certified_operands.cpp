@@ -1,4 +1,5 @@
-// What a row of queries and a cache are before the tiles are processed: where codes lie, and q cut so that its dots are exact.
+// What a row of queries and a cache are before the tiles are processed: where codes lie, and q cut so that
+// its dots are exact.
 #include <algorithm>
 #include <bit>
 #include <cmath>

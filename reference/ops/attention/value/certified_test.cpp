@@ -156,8 +156,9 @@ TEST(CertifiedAttention, certificate_holds_on_every_target_of_this_machine) {
   EXPECT_GE(tried, 1);
 }
 
-// Sums are added in one order: vectors of other widths change no bit of what limits and reports are made of. (Targets without a
-// fused multiply-add round elsewhere.) The soft cap, ALiBi, sliced and paired dots, and every way to decode a row are among these.
+// Sums are added in one order: vectors of other widths change no bit of what limits and reports are made of.
+// (Targets without a fused multiply-add round elsewhere.) The soft cap, ALiBi, sliced and paired dots, and
+// every way to decode a row are among these.
 TEST(CertifiedAttention, every_width_of_a_vector_gives_the_same_bits) {
   const std::int64_t supported = hwy::SupportedTargets();
   std::vector<std::int64_t> targets;

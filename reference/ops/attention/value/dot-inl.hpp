@@ -21,8 +21,8 @@ using V64 = hn::Vec<F64>;
 inline constexpr int kLanes = HWY_LANES(double);
 inline constexpr int kPad = 8;  // leading dimensions are multiples of this and of kLanes
 
-// A sum that rounds has kSums partial sums on every machine, of the elements i with the same i % kSums, so that its bits do not
-// depend on the width of a vector: they stand in kVectors vectors.
+// A sum that rounds has kSums partial sums on every machine, of the elements i with the same i % kSums, so
+// that its bits do not depend on the width of a vector: they stand in kVectors vectors.
 inline constexpr int kSums = 8;
 inline constexpr int kVectors = kSums / kLanes;
 static_assert(kVectors * kLanes == kSums && kPad == kSums);

@@ -1,6 +1,6 @@
 // The referee of attention: one row by its definition, in 200 bits of MPFR (or, as an independent path, in
-// binary128). No tricks: every logit, every exponential, one sum after the other. About 25 us per key at d = 128. For
-// tests.
+// binary128). No tricks: every logit, every exponential, one sum after the other. About 25 us per key at d =
+// 128. For tests.
 #pragma once
 
 #include <vector>

@@ -55,7 +55,8 @@ HWY_INLINE void weighted_sum(const double* const* w, const double* v, std::size_
   }
 }
 
-// absolute[r][c] += sum_j w[r][j] a[j][c], deviation[r][c] += sum_j w[r][j] b[j][c], all f32 and non-negative.
+// absolute[r][c] += sum_j w[r][j] a[j][c], deviation[r][c] += sum_j w[r][j] b[j][c], all f32 and
+// non-negative.
 template <int kRows, int kColumns>
 HWY_INLINE void moment_sum(const float* const* w, const float* a, const float* b, std::size_t ld, int keys,
                            float* const* absolute, float* const* deviation) {

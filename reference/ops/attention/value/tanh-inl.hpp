@@ -11,9 +11,9 @@
 //   the denominator                                               2
 //   the quotient                                                  1
 //   added to the low part of t                                    1
-// together 9 u 1.016/128 < 0.072 u, then times softcap with one more rounding of a term below softcap/128. So the
-// error is below 0.08 u softcap < kCapError softcap; tanh is a contraction, so errors of x pass on undiminished at
-// most. y >= 22 is taken as 22: tanh differs by less than 2e-19 = 0.002 u.
+// together 9 u 1.016/128 < 0.072 u, then times softcap with one more rounding of a term below softcap/128. So
+// the error is below 0.08 u softcap < kCapError softcap; tanh is a contraction, so errors of x pass on
+// undiminished at most. y >= 22 is taken as 22: tanh differs by less than 2e-19 = 0.002 u.
 #if defined(ASSAY_ATTENTION_TANH_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASSAY_ATTENTION_TANH_INL_HPP_
 #undef ASSAY_ATTENTION_TANH_INL_HPP_
