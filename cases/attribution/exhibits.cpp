@@ -7,7 +7,8 @@ namespace assay::attribution {
 namespace {
 
 // The museum's own list (cases/studies/museum/exhibits.cpp) by what was wrong; `assay attribution` refuses a
-// list that differs from its corpus. clang-format off
+// list that differs from its corpus.
+// clang-format off
 constexpr Exhibit kExhibits[] = {
     {"tq3_centroids", "dequantize", "codec", "tq3_0 centroids 0.3 and 1.0, copied from a variant that does not rotate (field report on TQ3_0)"},
     {"tq3_sign_mask", "dequantize", "codec", "tq3_0 sign mask 0xAA6CD4B2 (field report on TQ3_0)"},

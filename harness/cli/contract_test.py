@@ -114,8 +114,8 @@ class Contract(unittest.TestCase):
     def test_a_search_that_is_stopped_claims_nothing(self):
         started = subprocess.Popen([PROGRAM, "contract", "softmax rows=64 cols=1000", "-b",
                                     self.subject("weights")], stdout=subprocess.PIPE, text=True)
-        while not catches(started,
-                          signal.SIGTERM):  # whenever it is stopped, nothing is said of a search that did not end
+        # whenever it is stopped, nothing is said of a search that did not end
+        while not catches(started, signal.SIGTERM):
             time.sleep(0.01)
         started.send_signal(signal.SIGTERM)
         text, _ = started.communicate()

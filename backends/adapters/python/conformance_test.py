@@ -166,8 +166,8 @@ def protocol(fake_witness):
         said = opened.ask(**run, call=call("says_so"))
         same((said["kernels"], "fast" in names(said["witness"]), "fast" in said["witness"]["unwatched"]),
              (["fast"], False, True))
-        same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]),
-             True)  # a compiled routine was seen
+        # a compiled routine was seen
+        same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]), True)
         def at(function):  # the line that raises, in the file of the function's own
             lines = open(plugin.name).read().splitlines()
             begin = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
@@ -205,9 +205,8 @@ def protocol(fake_witness):
             done = watched.ask(**run, call=call(variant))
             same(names(done["witness"]) if "witness" in done else None, seen)
             watched.bye()
-
-        with tempfile.NamedTemporaryFile("w",
-                                         suffix=".py") as copied:  # a decorator that was copied with its variant
+        # a decorator that was copied with its variant
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as copied:
             copied.write(SUBJECTS + SUBJECTS[SUBJECTS.index("@"):].replace("def twice(", "def twice_again("))
             copied.flush()
             client = Client()

@@ -37,8 +37,8 @@ def take_over(memory):
     try:
         allocator = torch._C._cuda_customAllocator(*pointers)
         torch._C._cuda_changeCurrentAllocator(allocator)
-    except (AttributeError,
-            RuntimeError) as error:  # another version of PyTorch, or memory was allocated before
+    # another version of PyTorch, or memory was allocated before
+    except (AttributeError, RuntimeError) as error:
         return f"PyTorch keeps its own allocator: {error}"
     _kept.extend([functions, allocator])
     return ""

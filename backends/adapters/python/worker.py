@@ -71,8 +71,8 @@ class Worker:
     def __init__(self):
         self.memory, self.device = HostMemory(), "cpu"
         self.guarded = self.driver = None
-        self.witness = evidence.Witness(os.environ.get("ASSAY_WITNESS",
-                                                       ""))  # watches from before PyTorch is loaded
+        # watches from before PyTorch is loaded
+        self.witness = evidence.Witness(os.environ.get("ASSAY_WITNESS", ""))
 
     def hello(self, request):
         if request["protocol"] != "assay-worker" or request["version"] != 2:
@@ -299,8 +299,8 @@ def take_plain_name():
     own = [key for key in os.environ if key.startswith("ASSAY_")]
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
-    places = [int(field)
-              for field in fields[45:49]]  # arg_start to env_end: 48 to 51 of proc(5); qemu-user's /proc ends before them
+    # arg_start to env_end: 48 to 51 of proc(5); qemu-user's /proc ends before them
+    places = [int(field) for field in fields[45:49]]
     if len(places) == 4:
         first, last, first_variable, last_variable = places
         ctypes.memset(first, 0, last - first)

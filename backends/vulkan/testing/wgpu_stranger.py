@@ -57,8 +57,8 @@ def main():
     if os.path.exists(log):
         os.remove(log)
     import subprocess
-    ended = subprocess.run([sys.executable, __file__, "--compute"],
-                           check=False).returncode  # the log is whole at its end
+    # the log is whole at its end
+    ended = subprocess.run([sys.executable, __file__, "--compute"], check=False).returncode
     if ended != 0:
         return ended
     with open(log, encoding="utf-8") as lines:

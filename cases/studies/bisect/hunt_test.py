@@ -20,8 +20,8 @@ class Quick(unittest.TestCase):
     def test_a_broken_law_ends_at_the_planted_commit(self):
         planted = Planted(self.scratch, 20, "law", commits=60)
         tree, found = os.path.join(self.scratch, "tree"), os.path.join(self.scratch, "found")
-        for commit, code in ((planted.names[-1], 1),
-                             (planted.names[0], 0)):  # the first one keeps what it promises
+        # the first one keeps what it promises
+        for commit, code in ((planted.names[-1], 1), (planted.names[0], 0)):
             if not os.path.isdir(tree):
                 git(planted.folder, "worktree", "add", "-q", "--detach", tree, commit)
             git(tree, "checkout", "-q", commit)

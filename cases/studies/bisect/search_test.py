@@ -81,8 +81,8 @@ class Certain(unittest.TestCase):
             culprit = draw.randrange(len(history))
             left, asked, _ = halve(history, culprit, set())
             self.assertEqual(left, [culprit])
-            over = asked + 1 - (math.ceil(math.log2(len(history)))
-                                + 2)  # the new end is among those asked; and the old one
+            # the new end is among those asked; and the old one
+            over = asked + 1 - (math.ceil(math.log2(len(history))) + 2)
             self.assertLessEqual(over, 1)
             beyond += over > 0
         # Branches that stand beside each other cannot always be halved: 12 of 3,000 such histories take a

@@ -104,8 +104,8 @@ class Told(http.server.BaseHTTPRequestHandler):
 def told(fault="", openai=False, loading=0):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Told)
     server.fault, server.openai, server.loading, server.asked = fault, openai, loading, 0
-    thread = threading.Thread(target=server.serve_forever,
-                              args=(0.01,))  # seconds until a shutdown is noticed
+    # seconds until a shutdown is noticed
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -320,8 +320,8 @@ class Numbers(unittest.TestCase):
                         progress.finished(planned, {})
                 used = sum(real[planned] for planned in measured)
                 self.assertEqual(len(set(measured)), len(measured))
-                if min(planned.seconds
-                       for planned in cells) < budget:  # else no cell seems to fit, and the run says so
+                # else no cell seems to fit, and the run says so
+                if min(planned.seconds for planned in cells) < budget:
                     dearest = max(real.values())
                     self.assertLessEqual(used, budget + dearest, (times, share))
                     self.assertGreaterEqual(used, min(budget - dearest, sum(real.values())), (times, share))

@@ -26,8 +26,8 @@ class Models(unittest.TestCase):
         words, table, output, divisors, layers, about = models.ladder(5)
         prompt, questions = prompts.ladder(about, 4096, 5)
         tokens = np.array(prompt if WHOLE else prompt[:1024])
-        questions = [q for q in questions if WHOLE
-                     or q["at"] < 0.24]  # whose key and value stand before the cut
+        # whose key and value stand before the cut
+        questions = [q for q in questions if WHOLE or q["at"] < 0.24]
         self.assertGreater(len(questions), 100)
         place = np.arange(len(tokens))
 

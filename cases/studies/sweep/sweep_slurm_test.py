@@ -21,8 +21,8 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from assay_sweep import servers, store  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
-SBIN = os.environ.get("PATH",
-                      "") + ":/usr/sbin:/sbin"  # Debian keeps daemons there, and users' paths leave it out
+# Debian keeps daemons there, and users' paths leave it out
+SBIN = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
 CELLS = ["qk len=256 needles=56 d=32 k=f16,q8_0,q4_0 seed=1,2,3,4 backend=cpu"]
 MAX_ARRAY, LIMIT = 3, 300  # fewer tasks than shards; seconds that any step may take

@@ -11,8 +11,8 @@ import threading
 
 from assay import library, program
 
-OF_CASES = ("after", "backend", "fault", "fill", "layout", "seed",
-            "variant")  # words of a case that are no attributes of its op
+# words of a case that are no attributes of its op
+OF_CASES = ("after", "backend", "fault", "fill", "layout", "seed", "variant")
 FILES = "ASSAY_OPS"  # files of formulas, which every program of assay takes up
 _formulas, _lock = {}, threading.Lock()
 

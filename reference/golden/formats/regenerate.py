@@ -2,8 +2,8 @@
 """Writes the golden vectors of this directory from implementations that share nothing with reference/formats.
 
     python3 -m venv venv && venv/bin/pip install gfloat==0.5.2 ml_dtypes==0.6.0 numpy mpmath==1.4.1
-    venv/bin/pip install gguf==0.19.0 llama-cpp-python==0.3.36      # the latter builds a real ggml:
-    libggml-base.so
+    # the latter builds a real ggml: libggml-base.so
+    venv/bin/pip install gguf==0.19.0 llama-cpp-python==0.3.36
     venv/bin/python regenerate.py venv/lib/python3*/site-packages/llama_cpp/lib/libggml-base.so
 
 Deterministic: a second run writes the same bytes. README.md says what each file holds and which source made
@@ -223,8 +223,8 @@ def ggml_vectors(path):
             if name == "mxfp4_ggml":
                 raw[0] = min(i * 4, 0xFE)  # an exponent of 0xFF overflows ggml's f32 but not the real value
             elif i < 4:
-                raw[0:2] = bytes.fromhex(("0000", "0100", "ff03",
-                                          "ff7b")[i])  # zero, smallest, largest subnormal, max
+                # zero, smallest, largest subnormal, max
+                raw[0:2] = bytes.fromhex(("0000", "0100", "ff03", "ff7b")[i])
             elif (raw[1] & 0x7C) == 0x7C:
                 raw[1] &= 0xBF  # Inf and NaN scales: tested apart
             if name in ("q4_1", "q5_1") and (raw[3] & 0x7C) == 0x7C:

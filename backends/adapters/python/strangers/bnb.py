@@ -22,6 +22,6 @@ def contract(call):
 @subject(op="quantize", contract=contract, path="kInt8VectorQuant", variant="int8")
 def int8(call, x):
     codes, largest, _ = bnb.int8_vectorwise_quant(x)
-    scale = largest.float() / torch.full_like(largest, 127.0,
-                                              dtype=torch.float32)  # by a number PyTorch would multiply with 1 / 127
+    # by a number PyTorch would multiply with 1 / 127
+    scale = largest.float() / torch.full_like(largest, 127.0, dtype=torch.float32)
     return {"y": codes, "y.scale": scale.reshape(call.outputs["y.scale"].shape)}

@@ -10,8 +10,8 @@ import math
 
 from .history import intervals, members
 
-RATES = [0.01 * 1.3 ** i for i in range(17)] + [0.8, 0.95,
-                                                0.999]  # p: 1 % to 67 % in steps of 30 %, and nearly always
+# p: 1 % to 67 % in steps of 30 %, and nearly always
+RATES = [0.01 * 1.3 ** i for i in range(17)] + [0.8, 0.95, 0.999]
 FALSE = [0.001, 0.01, 0.03, 0.1, 0.2, 0.35]  # f, where a run may be wrong about a commit without the fault
 FEWEST = RATES[0]  # a fault that shows less often is not looked for
 MOST_RUNS = 24  # of one commit before the next is chosen

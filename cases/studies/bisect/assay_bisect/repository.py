@@ -105,8 +105,8 @@ class Repository:
                 shutil.copy(os.path.join(self.source, "shallow"), self.own)
             with open(os.path.join(self.own, "ready"), "w") as f:
                 f.write(self.source + "\n")
-        git(self.own, "fetch", "-q", "--no-auto-gc", self.source, "+refs/tags/*:refs/tags/*",
-            check=False)  # for git describe
+        # for git describe
+        git(self.own, "fetch", "-q", "--no-auto-gc", self.source, "+refs/tags/*:refs/tags/*", check=False)
 
     def check_out(self, commit, folder, keep_ignored=False):
         """The folder becomes a clean work tree of the commit, whatever it was before."""

@@ -285,8 +285,8 @@ def causes(parts, original, rows):
         by = float(np.nansum(values * x)) / norm
         if by > 0:
             says, power = f"all weights are to be multiplied with {by:.4g}", int(np.rint(np.log2(by)))
-            if abs(by / 2.0 ** power - 1) <= _error_of(values * by,
-                                                       x):  # what the codes' own errors leave open
+            # what the codes' own errors leave open
+            if abs(by / 2.0 ** power - 1) <= _error_of(values * by, x):
                 says += f" (2^{power}: as e4m3fn read as e4m3fnuz is, or an exponent off by one)"
             tried("factor", says, values * by)
     # Of those that explain it the first: what is named closer stands in front.

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from . import corpus
 
-NOT_JUDGED = ("unsupported", "too_big", "impossible", "refused",
-              "distrust")  # neither red nor green: nothing is said of the kernel
-SHARES = ("untold", "shaped",
-          "trigger")  # what the suite is told: nothing; op and class of shape; what the fix says
+# neither red nor green: nothing is said of the kernel
+NOT_JUDGED = ("unsupported", "too_big", "impossible", "refused", "distrust")
+# what the suite is told: nothing; op and class of shape; what the fix says
+SHARES = ("untold", "shaped", "trigger")
 
 
 @dataclass

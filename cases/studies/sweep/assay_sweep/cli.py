@@ -24,8 +24,8 @@ def run_options(parser, suites):
     parser.add_argument("--budget", help="the most informative cells that fit: 30s, 90m, 2h")
     parser.add_argument("--html", help="the page of the run")
     parser.add_argument("--cells-from", metavar="FILE", help="cells, one a line")
-    parser.add_argument("--part-of", metavar="PLAN",
-                        help=argparse.SUPPRESS)  # a shard: an unfinished run of the store is resumed
+    # a shard: an unfinished run of the store is resumed
+    parser.add_argument("--part-of", metavar="PLAN", help=argparse.SUPPRESS)
     parser.add_argument("--slurm", metavar="FOLDER",
                         help="measures nothing: writes shards and an sbatch script")
     parser.add_argument("--minutes", type=float, default=5, help="of a shard, about (default: %(default)s)")

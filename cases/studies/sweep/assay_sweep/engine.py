@@ -94,9 +94,8 @@ def planned_of(lines, label, rotate=0):
             if cell in seen:
                 continue
             seen.add(cell)
-            group = line.without(cell, "side",
-                                 *(("seed", "near") if probe in REAL
-                                   else ()))  # those need no model of their own
+            # those need no model of their own
+            group = line.without(cell, "side", *(("seed", "near") if probe in REAL else ()))
             rate = f"engine {probe} {values['engine']} {values['k']} {values['v']} {values['fa']} {values['threads']}"
             cells.append(runner.Planned(cell, int(values["len"]), group, rate,
                                         NEEDLES.get(probe, int(values["len"]) - 3),

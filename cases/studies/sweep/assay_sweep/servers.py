@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 def _die_with_parent():
-    ctypes.CDLL(None).prctl(1,
-                            signal.SIGKILL)  # PR_SET_PDEATHSIG: a sweep that is killed leaves no server behind
+    # PR_SET_PDEATHSIG: a sweep that is killed leaves no server behind
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def free_port():

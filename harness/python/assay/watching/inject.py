@@ -59,5 +59,5 @@ def start():
                 print(f"assay watch: {type(why).__name__}: {why}", file=sys.stderr)
     atexit.register(end)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number,
-                      frame: sys.exit(128 + number))  # by which the report is written
+        # by which the report is written
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
