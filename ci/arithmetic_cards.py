@@ -3,7 +3,7 @@ each kernel computed, by its bits.
 
 A distilled file has one line for each card: the case, the schedule whose replay has every stored bit of it
 (or "unknown", with the nearest and its share), how many stored outputs were compared, and the kernels that
-were seen. """
+were seen."""
 import glob, json, os, re
 
 FOLDER = os.path.join("reports", "results", "cards")

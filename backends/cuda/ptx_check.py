@@ -4,7 +4,7 @@ instruction.
 
 KERNEL is the device function's name without namespaces; of a template, every instance is looked at. Ends with
 1, and says why, when the instruction is not there (or, with --absent, is there), or when there is no such
-kernel. """
+kernel."""
 import re
 import sys
 

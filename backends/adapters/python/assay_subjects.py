@@ -9,7 +9,7 @@
 `assay explain OP` lists the tensors, attributes and contract keys of an op. With arrays="numpy" the inputs
 are numpy arrays, and so may the output be. A function that takes `call` alone needs neither: it reads
 `call.floats(name)`, `call.numpy(name)` or `call.rows(name)`, and returns a flat list of numbers or writes the
-rows itself. """
+rows itself."""
 
 import inspect
 import math

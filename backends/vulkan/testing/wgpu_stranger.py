@@ -4,7 +4,7 @@ assay.
 
 Run with VK_INSTANCE_LAYERS, VK_LAYER_PATH and ASSAY_WITNESS_LOG set. It dispatches once directly and once
 indirectly, and checks that the log names its entry point with both grids. 77: wgpu is not installed, or finds
-no device. """
+no device."""
 import array
 import json
 import os

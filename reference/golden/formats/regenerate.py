@@ -7,7 +7,7 @@
     venv/bin/python regenerate.py venv/lib/python3*/site-packages/llama_cpp/lib/libggml-base.so
 
 Deterministic: a second run writes the same bytes. README.md says what each file holds and which source made
-it. """
+it."""
 import csv
 import ctypes
 import math

@@ -7,7 +7,7 @@ them, sometimes zero points, and sometimes a second scale of the whole tensor, w
 
 n: output channels (of every expert, one below the other), k: inputs. Sources: the packers' own documentation
 and unpackers (compressed-tensors, AutoAWQ, GPTQModel, ModelOpt, Quark, transformers), against which
-packers_test.py holds them. """
+packers_test.py holds them."""
 import re
 from dataclasses import dataclass, replace
 

@@ -7,7 +7,7 @@ Errors are |w - x| / |x| in the 2-norm over a module (w: what the bytes stand fo
     best     of the nearest code under the best of a few scales for each group: SEARCH times the one that
     holds the largest
 A step twice as wide doubles the error and is what one bit less would leave, so that the loss is told in bits:
-log2(stored / best). """
+log2(stored / best)."""
 import numpy as np
 from assay import library
 

@@ -3,7 +3,7 @@ right answer. And what a language model says in a conversation.
 
 Dialects: llama.cpp's /completion, and OpenAI's /v1/completions for servers that take token ids as prompt. A
 listed token is known by its id where the server writes one, else by its text, as the models' texts are all
-different. """
+different."""
 import http.client
 import json
 import math

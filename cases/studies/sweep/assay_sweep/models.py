@@ -5,7 +5,7 @@ Every embedding has a known norm, so that RMSNorm is a known factor g = sqrt(D /
 undo. rope_freqs gives each pair of a head's channels its own divisor: the first pairs turn at random
 frequencies (position), the others not at all (content). A key is an embedding x in c dimensions; near ones
 have cosine 1 - 2^-rung exactly. A query's direction has a part of length ETA that no key has: without it,
-errors of K across the query would be hidden. """
+errors of K across the query would be hidden."""
 import json
 import os
 import shutil

@@ -3,7 +3,7 @@
 Layer 1 copies the previous token. Layer 2 counts: a token attends to itself-like keys before it and to the
 first token of the text, so that the first token's weight is 1 / (1 + m r) after m of them; a gated MLP turns
 that weight into which-th by steps between neighbouring counts. Layer 3 finds by key and by ordinal. Errors of
-K and V move the weight across a step. """
+K and V move the weight across a step."""
 import numpy as np
 
 from assay_sweep.models import (FILLERS, HEAD, WIDTH, Layer, Vocabulary, g, orthonormal, previous_token_head,

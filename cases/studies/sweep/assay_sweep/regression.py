@@ -21,7 +21,7 @@ The e-values of nights are combined by the Shiryaev-Roberts e-detector  M_t = (1
 Ramdas, Rinaldo 2024, arXiv 2203.03532), which forgets nothing of a slow decline and needs no start of the
 change. M_t - t is a supermartingale, so within n nights a series reaches N n / a with probability at most a /
 N; a night is reported when one of its N series does, with n = NIGHTS and a = ERROR: over NIGHTS unchanged
-nights the probability of any report is at most ERROR. """
+nights the probability of any report is at most ERROR."""
 import bisect
 import bisect
 import math
