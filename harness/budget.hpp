@@ -13,9 +13,9 @@ namespace assay {
 
 // Bytes that judging the case takes at one time, in this process and its worker, from the shapes alone:
 //   inputs   4 (drawn) + encoded, once here and once in the shared memory, + 8 (decoded by the reference),
-//   per element
+//            per element
 //   outputs  8 (value) + 8 (limit) + 8 (got) per element, and their bytes in the shared memory and in each of
-//   two runs
+//            two runs
 // An input fault or a corruption holds the inputs twice. Computed in floating point: shapes whose product no
 // integer holds are compared like all others.
 double bytes_needed(const Case& c);

@@ -3,7 +3,7 @@
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
 //   key    = an attribute of the op | fill | fault | seed | layout | backend | variant | after
 //   after  = "line; line ..."     in double quotes: calls that the same process of the backend gets before
-//   this one
+//                                 this one
 // In a value of `backend`, a comma in front of key=value belongs to the backend's options; there and in
 // `variant`, %20 stands for a blank (harness/backend_names.hpp). A line has at most 65,536 cases, a value at
 // most 4096 bytes.

@@ -3,11 +3,10 @@
 // bytes of length, a header in JSON, the tensors one behind the other), which every framework reads.
 //
 //   __metadata__      "assay": "case 1"; "case": the case line; "contract", "path", "verdict", "summary",
-//   "detail",
-//                     "version", "commit": what the case was when the file was written, for people and
-//                     programs
+//                     "detail", "version", "commit": what the case was when the file was written, for people
+//                     and programs
 //   NAME              a plane of an input, as the reference sees it ("k", "k.scale"): the bytes that the
-//   kernel gets
+//                     kernel gets
 //   clean/NAME        of a case whose fault is in the inputs: the same without it
 //   given/NAME        of a case with a corruption: what the kernel alone gets
 //   truth/NAME.value  f64: the reference's value of each element of an output; truth/NAME.limit: its limit

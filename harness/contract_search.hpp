@@ -2,10 +2,9 @@
 // within their limits.
 //
 //   every key has a ladder of values (accumulators, orders, ulps, the words of its list). From a first
-//   contract the one change of a
-//   key is made that brings most calls inside of their limits, until all are; then each key takes the
-//   narrowest value under which
-//   they stay: that of the smallest mean of log2(limit) over all outputs.
+//   contract the one change of a key is made that brings most calls inside of their limits, until all are;
+//   then each key takes the narrowest value under which they stay: that of the smallest mean of log2(limit)
+//   over all outputs.
 //
 // That is the narrowest contract; of errors that are a tenth of their limit it asks too much of the kernel.
 // In the proposed one every word that the calls do not force is the op's default. A word is forced where,

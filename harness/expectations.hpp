@@ -4,7 +4,7 @@
 // reasons.
 //
 //   verdict[,verdict] op key=value[,value] ... # reason  op may be *; several verdicts: which of them is a
-//   matter of chance
+//                                                        matter of chance
 //   unsupported softmax backend=onednn dtype=f16 # oneDNN 2 has no f16 on a CPU
 //   wrong attention backend=./mine.so window=!0 @ratio=20 @owner=anna @until=2027-01-31 # issue 12
 //

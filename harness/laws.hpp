@@ -4,7 +4,7 @@
 //
 //   bitwise        the elements that must agree have the same bits in every call that was made
 //   within limits  some differ, each by no more than both limits together: what the declared arithmetic
-//   allows
+//                  allows
 //   broken         some differ by more: at least one of the two results is wrong
 //
 // A backend promises a law in its declaration, by its name: promises "batch=bitwise". A promised law that is

@@ -2,14 +2,12 @@
 // pass is worth.
 //
 //   scale  an output off by so much is beyond its limit in half of the elements of some case: from the limits
-//   of the cases that
-//          were judged, under the contract that was declared for them
+//          of the cases that were judged, under the contract that was declared for them
 //   terms  so many lost terms of a sum move every output of some case beyond its limit: by the same limits,
-//   of fills that say what
-//          a term is worth in them (Fill::terms_seen)
+//          of fills that say what a term is worth in them (Fill::terms_seen)
 //   study  terms under other fills, and bits of a sum: of plain kernels under usual contracts, not of the
-//   kernel that is judged
-//          (cases/suites/planted.list); only where the fill that shows them was judged with these formats
+//          kernel that is judged (cases/suites/planted.list); only where the fill that shows them was judged
+//          with these formats
 #pragma once
 
 #include <cstdint>

@@ -3,19 +3,15 @@
 //   ratio        t(first) / t(second) of one round, or with `over` the ratio of the slopes
 //                (t(first, high) - t(first, low)) / (t(second, high) - t(second, low))
 //   round        every call once, in an order drawn for it; the time of a call is the least of kRepeats runs
-//   in a row, on
-//                the device where a witness timed its kernels, else of the backend's run()
+//                in a row, on the device where a witness timed its kernels, else of the backend's run()
 //   interval     order statistics r_(k) .. r_(n+1-k) of n rounds, which hold the median ratio F of a round
-//   unless n - k + 1
-//                rounds or more fall on one side of it: probability P(Bin(n, 1/2) <= k - 1) for each end, and
-//                k is the
-//                largest for which this is at most 1 - confidence. Of two calls that take the same time the
-//                ratio is as
-//                often above 1 as below, whatever the noise, since their order is drawn anew in each round.
+//                unless n - k + 1 rounds or more fall on one side of it: probability P(Bin(n, 1/2) <= k - 1)
+//                for each end, and k is the largest for which this is at most 1 - confidence. Of two calls
+//                that take the same time the ratio is as often above 1 as below, whatever the noise, since
+//                their order is drawn anew in each round.
 //   slower       r_(k) is above the allowed ratio: never an absolute time
 //   expected     the ratio of the bytes moved: the tensors' own, and temporary ones that the backend notes,
-//   written and
-//                read once. It is told beside the measured one, and decides nothing.
+//                written and read once. It is told beside the measured one, and decides nothing.
 #pragma once
 
 #include <optional>

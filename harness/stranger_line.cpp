@@ -242,8 +242,7 @@ std::optional<Case> StrangerLine::case_of(const Choice& choice) const {
 }
 
 // The choice with the base's sizes, and without what a fault does not ask for. A size of at most kFew is one
-// that it may ask
-// for: another head, a second column, pages at all.
+// that it may ask for: another head, a second column, pages at all.
 Choice StrangerLine::plain_sizes(Choice choice) const {
   constexpr double kFew = 2;
   for (std::size_t i = 0; i < choice.size() && !base_.empty(); ++i) {

@@ -4,10 +4,10 @@
 //
 //   op key=value,value ...    the first value of each key is the plainest
 //   key=all                   a format: all formats; fill, fault: all that the op can have; variant: all of
-//   the backend
+//                             the backend
 //   key=@key                  those of the models that are served (harness/model_shapes.hpp)
 //   key=4..900                one integer between the two, drawn by the seed, small ones as often as large
-//   ones
+//                             ones
 //
 // Whatever the backend does not take, and whatever is impossible in itself, is in no case.
 #pragma once

@@ -21,8 +21,7 @@ std::vector<Study> parse_study_list(std::string_view text, const std::string& wh
 // Reads studies.json beside backends.json; empty where there is none.
 std::vector<Study> known_studies();
 // Becomes the program of the study, with `arguments` after its name. Returns only when it cannot be started:
-// throws
-// std::runtime_error that says how to build it.
+// throws std::runtime_error that says how to build it.
 [[noreturn]] void become_study(const Study& study, char** arguments);
 
 }  // namespace assay

@@ -30,13 +30,11 @@ class OutputFile {
 // A file for a report, which is written as a whole at the end:
 //   a device, a pipe, /dev/stdout     written in place
 //   an ordinary file, or none yet     a file without a name (O_TMPFILE), which finish() names PATH.part and
-//   renames to PATH:
-//                                     a killed run leaves nothing behind. Where the file system has no such
-//                                     files,
-//                                     PATH.part is made new (O_EXCL) at once
+//                                     renames to PATH: a killed run leaves nothing behind. Where the file
+//                                     system has no such files, PATH.part is made new (O_EXCL) at once
 //   a symbolic link, a directory      refused
 //   what another run is writing       refused: each holds the path by the name of an abstract socket, which
-//   ends with it
+//                                     ends with it
 class ReportFile {
  public:
   // Throws InputError bad_value when the path cannot be written: before a run, not after it.

@@ -4,13 +4,13 @@
 //   format      bytes of a block, in order        decoded value       scale and minimum
 //   q8_0        d | int8 q[32]                    x = d q             d = absmax / 127
 //   q4_0        d | nibbles                       x = d (q - 8)       d = (signed element of largest
-//   magnitude) / -8
+//                                                 magnitude) / -8
 //   q4_1        d | m | nibbles                   x = d q + m         m = min, d = (max - min) / 15
 //   q5_0        d | u32 fifth bits | nibbles      x = d (q - 16)      d = (signed element of largest
-//   magnitude) / -16
+//                                                 magnitude) / -16
 //   q5_1        d | m | u32 fifth bits | nibbles  x = d q + m         m = min, d = (max - min) / 31
 //   iq4_nl      d | nibbles                       x = d codebook[q]   d = least squares over the chosen
-//   entries
+//                                                 entries
 //   mxfp4_ggml  e8m0 e | nibbles of e2m1          x = e2m1 2^(e-127)  e from floor(log2 absmax)
 //
 // A block with NaN or Inf has no scale: it is stored as d = NaN with codes 0 (mxfp4_ggml, which has no NaN:

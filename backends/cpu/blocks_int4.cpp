@@ -1,7 +1,7 @@
 // int4 as checkpoints ship it. Codes are two's complement, two to a byte, the earlier element low.
 //   int4_g32_bf16     ".scale" bf16 per 32 elements
 //   int4_g32_packed   the same, eight codes to a little-endian int32: from the lowest bits on the elements 0
-//   2 4 6 1 3 5 7
+//                     2 4 6 1 3 5 7
 //   int4_ch_tensor    ".scale" f32 per row, ".scale_2" f32 [1]: x = code * scale * scale_2
 //   int4_g32_tensor   ".scale" f32 per 32 elements, ".scale_2" f32 [1]
 #include <cmath>

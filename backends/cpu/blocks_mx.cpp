@@ -7,8 +7,7 @@
 //                              x = code * block_scale / global_scale: the stored global scale is the
 //                              quantising one
 //   nvfp4_swizzled             as nvfp4, with the block scales of each matrix in tiles of 128 rows x 4
-//   columns,
-//                              padded with 0: the scale of (row, column) of a tile is byte
+//                              columns, padded with 0: the scale of (row, column) of a tile is byte
 //                              row % 32 * 16 + row / 32 * 4 + column
 #include <algorithm>
 #include <array>

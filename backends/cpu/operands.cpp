@@ -119,9 +119,8 @@ std::string product_contract(const Engine& engine, std::string_view path, std::s
   if (integer_product(path, a, b)) return "acc=i32 epilogue_roundings=" + std::to_string(3 + more);
   const std::string epilogue = path == "codes" ? std::to_string(2 + more) : path == "e4m3fn" ? "1" : "0";
   // dot_rows keeps one vector of sums. dot keeps four of them, where a product goes through no more additions
-  // than with
-  // one: with n = (4 q + r) lanes it is q + r + 1 of them against 4 q + r - 1, and for q = 0 the other three
-  // are zeros.
+  // than with one: with n = (4 q + r) lanes it is q + r + 1 of them against 4 q + r - 1, and for q = 0 the
+  // other three are zeros.
   return "acc=f32 order=lanes:" + std::to_string(engine.dot_lanes) +
          " dequant_roundings=1 epilogue_roundings=" + epilogue;
 }

@@ -2,7 +2,7 @@
 //   f32 f16 bf16  rows decoded to f32 and rounded to that format
 //   codes         the codes themselves; the scales, constant along a row, come in the epilogue
 //   e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale absmax /
-//   448
+//                 448
 //   q8            activations quantised to blocks of 32 int8 with an f16 scale; weights decoded to f32
 #pragma once
 

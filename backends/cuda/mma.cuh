@@ -1,6 +1,6 @@
 // Warp-level matrix instructions of NVIDIA GPUs in PTX, with the layout of their operands. lane = 4 g + t.
 //   A 16 x 16  a[0] (row g, k 2t..2t+1), a[1] (row g+8, k 2t..), a[2] (row g, k 2t+8..), a[3] (row g+8, k
-//   2t+8..)
+//              2t+8..)
 //   B 16 x 8   b[0] (k 2t..2t+1, column g), b[1] (k 2t+8.., column g)
 //   C 16 x 8   c[0..1] (row g, columns 2t..2t+1), c[2..3] (row g+8, the same)
 // The element with the smaller k, or the smaller column, is in the low half.

@@ -6,16 +6,12 @@
 // byte of K and V is read once for all of them.
 //
 // A unit sums its 16 products in any order, so the 16 k of a step may be any 16 elements as long as both
-// operands
-// agree:
+// operands agree:
 //   K   lane (g, t) loads 16 bytes at byte 64 l + 16 t of the rows of keys g and g + 8; its elements 4 s .. 4
-//   s + 3
-//       are k = 2t, 2t+1, 2t+8, 2t+9 of step s. q is loaded in the same order.
+//       s + 3 are k = 2t, 2t+1, 2t+8, 2t+9 of step s. q is loaded in the same order.
 //   V   lane (g, t) loads the g-th chunks of the rows of keys 2t, 2t+1, 2t+8, 2t+9; interleaving the bytes of
-//   two
-//       keys gives the pairs of neighbouring k that A wants. Its elements 2 n, 2 n + 1 are rows g and g + 8
-//       of
-//       block n of O^T.
+//       two keys gives the pairs of neighbouring k that A wants. Its elements 2 n, 2 n + 1 are rows g and g +
+//       8 of block n of O^T.
 // e4m3fn and e5m2 become f16 exactly; scales of K and V are applied to the logits and to the output.
 // A warp is a part of its own: it takes every W-th tile of its block's keys; the block merges its warps.
 #pragma once

@@ -3,8 +3,8 @@
 //   q     a scale per row, absmax / 448, and codes to nearest; the scale joins the logit's
 //   p     2^8 times the weight, to e4m3; the row sum is of the weights before that
 //   p.v   kPromote keys are summed in the unit from zero and then added to f32 registers: the unit keeps 13
-//   fraction
-//         bits. kPromote = 0: never, everything chains through the unit (and is rescaled in its register).
+//         fraction bits. kPromote = 0: never, everything chains through the unit (and is rescaled in its
+//         register).
 // wgmma takes e4m3 K-major only, so V is transposed on its way into shared memory. The unit's 32 products may
 // stand in any order: position 16 u + 4 t + e of a group of 32 keys holds key 16 u + 2 t + e % 2 + 8 (e / 2),
 // which is where a lane already has its weights.

@@ -3,8 +3,7 @@
 // format, everything else in f32.
 //
 //   q        as stored where the unit takes it; else rounded to f16 or bf16; for FP8 units codes with one
-//   scale per
-//            row and head, absmax / largest finite number
+//            scale per row and head, absmax / largest finite number
 //   K, V     codes where the unit takes them and one scale serves a head; else converted to f16 or bf16 first
 //   weights  in the unit's format, times 2^8 (e4m3fn), 2^7 (e4m3fnuz): below its largest number
 #include <algorithm>

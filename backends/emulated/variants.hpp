@@ -6,15 +6,15 @@
 //
 //   UNIT         a row of the reference's matrix units ("hopper_fp8")
 //   _promoteN    every N blocks of the unit's g products, the sum goes to an f32 register (two-level
-//   accumulation)
+//                accumulation)
 //   LEVEL        detap | detord | ca | emu (attention only; default emu: bit for bit but for exp)
 //                replay: the schedule is declared whole, and every bit is judged by it
 //   FALSEHOOD    one of
 //     as_promoteN                 computes what UNIT[_promoteM] says and declares promotion every N blocks
 //     as_KEY:VALUE                declares (under replay) a schedule in which KEY is VALUE
-//     ("as_order:descending")
+//                                 ("as_order:descending")
 //     mixup                       (matmul) reads codes of e4m3fn as e4m3fnuz, or the other way round, on its
-//     unit
+//                                 unit
 //     mixup_k, mixup_v, mixup_kv  (attention) the same for one of the caches, or both
 #pragma once
 

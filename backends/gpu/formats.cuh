@@ -1,9 +1,8 @@
 // Any format, element by element or unit by unit, on the device.
 //   decode(planes, row, column)         the stored number as f32: code * scale, one rounding per product or
-//   quotient
+//                                       quotient
 //   encode_unit(planes, row, first, x)  stores format.unit neighbours; f32 scales are those already in the
-//   planes,
-//                                       scales of blocks are computed here
+//                                       planes, scales of blocks are computed here
 // Codes is who converts scalar codes: BitCodes here, or the vendor's toolkit (toolkit.cuh).
 // What the format is, is a value that is the same for all threads: a branch that does not diverge.
 #pragma once

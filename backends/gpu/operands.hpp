@@ -4,7 +4,7 @@
 //   path f32 f16 bf16  rows decoded to f32 and rounded to that format
 //   path codes         the codes themselves; the scales, constant along a row, come in the epilogue
 //   path e4m3fn        weights rounded to e4m3fn (clamped at 448); activations in e4m3fn with one scale
-//   absmax / 448
+//                      absmax / 448
 //   path q8            activations quantised to blocks of 32 int8 with an f16 scale; weights decoded to f32
 #pragma once
 

@@ -1,7 +1,6 @@
 // softmax:   y = softmax(cap(x / temperature)) along the last axis;  cap(s) = softcap * tanh(s / softcap)
 //            A sink is one more logit of the denominator. A block per row, in f32: maximum, sum of
-//            exponentials, then
-//            exponential times 1 / sum.
+//            exponentials, then exponential times 1 / sum.
 // logsumexp: y = max + log(sum exp(x - max))
 #include "backends/gpu/formats.hpp"
 #include "backends/gpu/gpu_runtime.hpp"

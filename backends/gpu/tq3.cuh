@@ -1,7 +1,7 @@
 // tq3_0: 32 elements in 14 bytes, stored in the basis of the 32-point randomised Walsh-Hadamard transform.
 //   0..7    2-bit index of element j in bits 2 (j % 4) of byte j / 4: -c1, -c0, +c0, +c1
 //   8..11   residual sign of element j in bit j % 8 of byte 8 + j / 8, set when positive (c2: stored, not
-//   used)
+//           used)
 //   12..13  f16 d
 //   x = D H r / sqrt(32),  r = d (centroid +- spread)
 // Centroids: the 2-bit Lloyd-Max quantiser of a unit normal; spread: the mean distance from the centroid

@@ -3,7 +3,7 @@
 // D holds the signs: bit j of the packed words set means -1. Butterflies in f32 from neighbours outward, one
 // multiplication by 1 / sqrt(points) at the end.
 //   wht_warp   up to 256 points: a group (below 32 points several) in the registers of a warp, pairs by
-//   shuffles
+//              shuffles
 //   wht_block  any number: a group per block, in shared memory, or in device memory where it does not fit
 #include <cmath>
 

@@ -32,11 +32,10 @@
 // How a kernel that stands on a unit is compiled:
 //   device code of an architecture that has the unit   with it
 //   host code                                          an empty body, from which the compiler makes the
-//   launch stub
+//                                                      launch stub
 //   device code of any other architecture              not at all; with ASSAY_FALLBACK_WITHOUT_UNIT, as
-//   engines
-//                                                      do it, by the same name, f32 arithmetic in the unit's
-//                                                      place
+//                                                      engines do it, by the same name, f32 arithmetic in the
+//                                                      unit's place
 #if defined(__HIP_DEVICE_COMPILE__)
 #define ASSAY_DEVICE_PASS 1
 #else

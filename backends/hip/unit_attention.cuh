@@ -1,11 +1,11 @@
 // Attention on a matrix unit, one wave per block: 16 query rows (tokens x heads that share a kv head) against
 // the keys of a part, in tiles of 64.
 //   S[16,64]  = codes of q times codes of K, chained through d in the unit; its scale, k_scale q_scale, comes
-//   with
+//             with
 //               the logit. q is quantised here, for FP8 units by absmax / largest of the row.
 //   P         = 2^kShift times the weights in the unit's format; the row sum is of the weights before that
 //   O[16,dv]  = O factor + P V, P V chained from zero over the tile's 64 keys: the second level of
-//   accumulation
+//             accumulation
 //               is f32
 // The part's top, sum and O go to attention_merge. A tile of V with a code that is no finite number leaves
 // the unit: a weight of 0 times NaN would be NaN, so such a tile is summed key by key over the keys that a

@@ -94,8 +94,7 @@ void moe_of_packed_words(const Call& call, bool defect) {
 }
 
 // int4_ch_tensor, w = code * weight_scale * weight_scale_2, of which a loader makes one scale. Dropped: the
-// first is never read.
-// Twice: the second was multiplied into the first already.
+// first is never read. Twice: the second was multiplied into the first already.
 void moe_of_two_scales(const Call& call, bool first_dropped, bool twice) {
   Changed changed(call);
   const float second = f32_at(call.input("w13.scale_2"), 0);

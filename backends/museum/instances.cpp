@@ -1,8 +1,7 @@
 // The type whose native kernel never ran. A kernel for K in q8_0 and V in tq3_0 was written, its instance was
 // not built, and the scheduler converted V to f16 and called the instance that there was: right numbers, a
 // buffer of f16 that nobody asked for, and a decoder that was dead code. Each variant leaves another piece of
-// evidence, beside the instance that decodes V
-// itself:
+// evidence, beside the instance that decodes V itself:
 //   no_template_instance   the dispatcher says nothing                 the routines that were entered
 //   announced_instance     it announces the instance that is missing   the routines that were entered
 //   undeclared_conversion  one entry for both, nothing is converted    the rounding of V to f16

@@ -1,6 +1,5 @@
 // VK_KHR_cooperative_matrix, VK_KHR_shader_bfloat16 and VK_EXT_shader_float8, for headers older than they are
-// (Debian 12 has 1.3.239).
-// Numbers: the Vulkan registry (vulkan_core.h 1.4.341).
+// (Debian 12 has 1.3.239). Numbers: the Vulkan registry (vulkan_core.h 1.4.341).
 #pragma once
 
 #include <span>

@@ -1,6 +1,5 @@
 // The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and
-// reasons.
-// options: part of a device's name, then "+subgroup=N".
+// reasons. options: part of a device's name, then "+subgroup=N".
 #include <algorithm>
 #include <memory>
 #include <string>

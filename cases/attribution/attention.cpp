@@ -4,9 +4,9 @@
 //   equal     q = 0, V one-hot       every key weighs 1/n: addressing, mask; the quotient
 //   values    q = 0, V of many bits  PV
 //   first     logits of one product, falling, in the first tile alone, V one-hot: scale, exp, cast of
-//   weights, row sum
+//             weights, row sum
 //   ones      the same logits, V = 1 whether sum above and below the bar of the quotient are of the same
-//   weights
+//             weights
 //   parts     one key in each part of a split: the merge
 //   rising    a new maximum in every tile: maximum, rescale
 //   spread    logits of many products: QK

@@ -1,9 +1,9 @@
 // The place of a fault in attention, by three questions at the case's own shape:
 //
 //   keys        logits that rise with the key, some noise on them, V one-hot by key: a column is the weight
-//   of a key
+//               of a key
 //   dimensions  K one-hot by dimension, V by the dimension that a key has: a column is what a dimension of
-//   q.k adds
+//               q.k adds
 //   bits        V (or K) of numbers with many codes: which codes are wrong
 //
 // A lost key makes every other weigh more, by one factor in each row. So the columns of a row are held

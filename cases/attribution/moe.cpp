@@ -3,7 +3,7 @@
 //   one       topk 1, every expert the same, h = 32 exactly, small whole numbers    the products
 //   routed    the same, each expert 2^e times another                              which expert a token gets
 //   weighted  topk and weights as given                                            the experts' weights and
-//   their sum
+//             their sum
 //   gated     gates around 0                                                       silu(gate) times up
 //   many      numbers of many bits                                                 the products' sums
 //

@@ -2,10 +2,10 @@
 // which rows.
 //
 //   numbers  the case's own shape, numbers of one size: rows of which nothing is right, beside rows that are;
-//   columns likewise
+//            columns likewise
 //   heavy    in each row one column, another in each, has all the weight: what is left out of its sum, or of
-//   its maximum, is that
-//            column. Of a quantiser one in each group has the largest code, and all others are 0
+//            its maximum, is that column. Of a quantiser one in each group has the largest code, and all
+//            others are 0
 //
 // A column that is wrong in rows in which another is heavy has been read from elsewhere: it is the place, not
 // the heavy one.

@@ -7,9 +7,8 @@
 //   void my_softmax(const float* x, float* y, int rows, int cols);
 //
 //   TEST(Softmax, KeepsItsContract) {
-//     EXPECT_ASSAY("softmax rows=4 cols=1000 dtype=f32 fill=gaussian,peaked,deep", "acc=f32 exp_ulp=2
-//     out=f32",
-//                  [](const assay::Subject& s) {
+//     EXPECT_ASSAY("softmax rows=4 cols=1000 dtype=f32 fill=gaussian,peaked,deep",
+//                  "acc=f32 exp_ulp=2 out=f32", [](const assay::Subject& s) {
 //                    my_softmax(s.input<float>("x"), s.output<float>("y"), 4, 1000);
 //                  });
 //   }

@@ -5,12 +5,11 @@
 // guard of at least kGuardBytes, and at least the plane's largest stride, so that "one row past the end"
 // cannot jump over it).
 //   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a
-//   read one
-//          row past the end, faults. The first element has its natural alignment (lowest set bit of
-//          unit_bytes, at
-//          most 64), or `alignment` if that is larger; what this leaves behind the last element is poisoned.
+//          read one row past the end, faults. The first element has its natural alignment (lowest set bit of
+//          unit_bytes, at most 64), or `alignment` if that is larger; what this leaves behind the last
+//          element is poisoned.
 //   left   the first element is the first byte of the slot (kPageBytes aligned): an access in front of it
-//   faults.
+//          faults.
 // Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap
 // between rows of more than kFarGapBytes has poison at its two edges only; the pages between are holes
 // without access, as guards are. So rows may lie gigabytes apart at the cost of the pages around them.

@@ -2,21 +2,16 @@
 // full what this does and does not prevent.
 //
 //   processes  a PID namespace: nothing outside can be seen, signalled or traced, and nothing in it outlives
-//   its first
-//              process
+//              its first process
 //   network    a network namespace without any interface that is up; of socket families those alone that it
-//   isolates
+//              isolates
 //   files      every mount is read-only but `scratch`, and landlock refuses to open anything else for
-//   writing: the
-//              devices too, but for /dev/null and its like and for GPUs (/dev/nvidia*, /dev/dri, /dev/kfd,
-//              /dev/accel),
-//              which are driven by writing and by ioctl. Reading is not restricted.
+//              writing: the devices too, but for /dev/null and its like and for GPUs (/dev/nvidia*, /dev/dri,
+//              /dev/kfd, /dev/accel), which are driven by writing and by ioctl. Reading is not restricted.
 //   kernel     no capabilities, no new privileges, and a seccomp filter without mounts, namespaces, bpf,
-//   keys, tracing,
-//              io_uring and modules
+//              keys, tracing, io_uring and modules
 //   memory     RLIMIT_AS for each process, the mapped tensors included; files of at most kSandboxFileBytes;
-//   and the
-//              kernel, when it is out of memory, ends these processes before the judge
+//              and the kernel, when it is out of memory, ends these processes before the judge
 #pragma once
 
 #include <cstdint>

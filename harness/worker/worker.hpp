@@ -35,8 +35,7 @@ struct WorkerOptions {
 };
 
 // Thrown out of open(), declare() and run() when the stop descriptor is readable; the worker is ended then.
-// No
-// std::exception: nothing that handles failures of a case may swallow it.
+// No std::exception: nothing that handles failures of a case may swallow it.
 struct Stopped {};
 
 struct WorkerCall {

@@ -9,8 +9,7 @@
 //   S          sum |a_i b_i|
 //   A          S + |c|
 //   head(x y)  2^(e_x + e_y), the power of two of a product's non-normalised exponent (matrix_unit.hpp): for
-//   normal
-//              operands head <= |x y| < 4 head, for subnormal ones head may exceed |x y|
+//              normal operands head <= |x y| < 4 head, for subnormal ones head may exceed |x y|
 //   H          the largest head among the products
 // All results are inflated by (1 + 2^-40), which covers the rounding of this arithmetic itself (a few dozen
 // double operations, relative error below 2^-46, all terms non-negative).
@@ -100,7 +99,7 @@ double most_blocks(double n, double group, Blocking blocking);
 // times A bounds all roundings. No partial sum is above A in magnitude, so with G = max(H, A, 2^emin of the
 // output format) and E bounding the error anywhere,
 //   a block     e -> alpha_t e + (1 + rho)(n_t + T') 2^-F G + rho |sum| + eta,   alpha_t = (1 + rho)(1 + (n_t
-//   + T') 2^-F)
+//               + T') 2^-F)
 //   an addition e, e' -> (1 + u_s)(e + e') + u_s |sum|
 // whence, each error growing on its way by at most the product Pi of all these factors,
 //   ln Pi  <= B ln(1 + rho) + C 2^-F + (P - 1) u_s
@@ -114,15 +113,12 @@ double most_blocks(double n, double group, Blocking blocking);
 //
 // The other units:
 //   unpack_split    two-level (below) with T(25, 16, out), two blocks to a promotion, promotions added in
-//   `out`.
-//                   (promote > 0 there: one more such addition per promotion; into f32 it errs less than into
-//                   `out`.)
+//                   `out`. (promote > 0 there: one more such addition per promotion; into f32 it errs less
+//                   than into `out`.)
 //   pairwise_flush  the scalar bound in f32 with eta = 2^-126 (a result below is flushed) for each of at most
-//   2n + 1
-//                   operations, plus `flushed` and a flushed c.
+//                   2n + 1 operations, plus `flushed` and a flushed c.
 //   assumed         (an exact sum of that standing) the scalar bound in f32 for any order, which holds for
-//   every model
-//                   that only rounds to nearest f32, fused or not, not just for the row's.
+//                   every model that only rounds to nearest f32, fused or not, not just for the row's.
 //   wrap            0 when A < 2^31, else +Inf.
 //
 // Integers: 0; promote > 0 (units): N exact partial sums that become f32 and are added there, gamma_{N+1} S
@@ -141,13 +137,13 @@ double most_blocks(double n, double group, Blocking blocking);
 // 64. block = g, split = 1, and the default:
 //   f32                    gamma_4096 S = 2.44e-4 * 2608                                          0.637
 //   hopper_f16             256 blocks, C = 4352: 4352 * 2^(11-25) + 256 * 2^-23 * 2608            0.345
-//   1.77
+//                          1.77
 //   hopper_f16, promote 4  64 parts: E_in = 0.0076, gamma_64 S = 0.0099                           0.0175
-//   0.64
+//                          0.64
 //   hopper_fp8             128 blocks, C = 4224: G (e^0.53 - 1) = 1828; floor(log2(G + E)) = 12   1828
-//   >= 4000
+//                          >= 4000
 //   hopper_fp8, promote 4  32 parts: E_in = 4.03 * (132 * 2^-13 * S + ...)                        48
-//   1750
+//                          1750
 // 13 fraction bits cut each term at 2^-13 of the largest number in the block, which soon is the accumulator:
 // promotion replaces that by the largest product.
 double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t promote = 0,

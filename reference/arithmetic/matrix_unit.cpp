@@ -14,7 +14,7 @@ using enum Rounding;
 
 // Sources.
 //   fasi     Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330
-//   (2021)
+//            (2021)
 //   li       Li et al., "FTTN", arXiv:2403.00232
 //   mma-sim  Xie et al., "MMA-Sim", arXiv:2511.10909, and its published code
 //   khattak  Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004
@@ -49,8 +49,7 @@ constexpr int kHopperF16 = -21;   // likewise 2^-46 and 2^-47
 
 constexpr auto kUnits = std::to_array<MatrixUnit>({
     // clang-format off
-    // name                   combine         F   g   inputs                        out      rounding
-    // scales, per  standing  source, least exponent
+    // name                   combine         F   g   inputs                        out      rounding      scales, per  standing  source, least exponent
     {"v100_f16",              truncate,       23, 4,  "f16",                        "f32",   toward_zero,  "",      0, vectors,    kVectors},
     {"v100_f16_f16out",       truncate,       23, 4,  "f16",                        "f16",   nearest_even, "",      0, vectors,    kVectors},
     {"turing_f16",            truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, published,  kMmaSim},

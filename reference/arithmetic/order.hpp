@@ -3,11 +3,10 @@
 //   sequential   in memory order, one accumulator
 //   tree         pairwise, of height ceil(log2 n)
 //   lanes:N      N partial sums, each over an N-th of the terms (strided or contiguous), then added as a
-//   tree: a block of N
-//                threads and its butterfly
+//                tree: a block of N threads and its butterfly
 //   blocks:N     sums of N terms in any order, and then those sums in any order: what a tile of N terms does
 //   depth:N      any association in which no term goes through more than N additions: whatever the others do
-//   not say
+//                not say
 // and one that no contract can declare, of the second opinion (reference/ops/second_opinion.hpp):
 //   likely       any order whose rounding errors behave like independent draws of mean 0
 #pragma once

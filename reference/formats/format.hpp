@@ -89,10 +89,9 @@ const Format& check_range(const Encoded& tensor, std::int64_t first, std::int64_
 
 // Quantises. Scales are computed by the format's own rule, in f32:
 //   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7);
-//   1 when
-//           that is 0. The code is the format's rounding of the real quotient x / scale: an f64 quotient of
-//           two f32
-//           is never on the other side of a tie of 24 + 6 bits or fewer from the real one.
+//           1 when that is 0. The code is the format's rounding of the real quotient x / scale: an f64
+//           quotient of two f32 is never on the other side of a tie of 24 + 6 bits or fewer from the real
+//           one.
 //   block   blocks/<name>.cpp says.
 // Throws shape_mismatch, ragged_block.
 Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const float> values,

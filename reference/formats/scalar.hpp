@@ -62,20 +62,14 @@ const ScalarFormat* find_scalar_format(std::string_view name);  // nullptr when 
 double decode(const ScalarFormat& format, std::uint32_t code) noexcept;
 // The code that x rounds to; x is taken as exact. `index` feeds the stochastic draw only.
 //   floating  Nearest, directed and stochastic rounding act on the real number x, so there is one rounding,
-//   into
-//             subnormals too. stochastic: away from zero with probability floor(2^64 r) / 2^64, r = the
-//             discarded
-//             part in units of the last place. Overflow::ieee follows IEEE 754: a directed rounding that
-//             would not
-//             move a finite x beyond max_finite leaves it there (toward_zero never overflows); Inf becomes
-//             Inf, or
-//             NaN without one. Specials::none saturates under either policy. nan_minus_zero: -0 and every
-//             negative x
-//             that rounds to zero become code 0. Unsigned: negative x that does not round to zero becomes 0
-//             (saturate) or NaN (ieee).
+//             into subnormals too. stochastic: away from zero with probability floor(2^64 r) / 2^64, r = the
+//             discarded part in units of the last place. Overflow::ieee follows IEEE 754: a directed rounding
+//             that would not move a finite x beyond max_finite leaves it there (toward_zero never overflows);
+//             Inf becomes Inf, or NaN without one. Specials::none saturates under either policy.
+//             nan_minus_zero: -0 and every negative x that rounds to zero become code 0. Unsigned: negative x
+//             that does not round to zero becomes 0 (saturate) or NaN (ieee).
 //   e8m0      A power of two: ties go to the even code, stochastic is linear in x. x <= 0 and underflow
-//   become
-//             2^-127; NaN becomes 0xFF; overflow 0xFE (saturate) or 0xFF (ieee).
+//             become 2^-127; NaN becomes 0xFF; overflow 0xFE (saturate) or 0xFF (ieee).
 //   integer   Rounded, then clamped to [integer_min, integer_max] under either overflow policy.
 std::uint32_t encode(const ScalarFormat& format, double x, const EncodePolicy& policy = {},
                      std::uint64_t index = 0) noexcept;

@@ -1,12 +1,12 @@
 // Faults: what a case does to its inputs after the fill, and what a correct kernel owes then.
 //
 //   input       Kernel and reference see the same faulted input. A correct kernel passes, by the fault's
-//   requirement.
+//               requirement.
 //   corruption  Only the kernel sees the corrupted bytes; the reference keeps the clean ones. A correct
-//   kernel
-//               computes faithfully from what it was given, so the verdict on its outputs must be `wrong`:
-//               the run is green when the corruption is CAUGHT. One that would move the outputs beyond all
-//               limits and yet is not noticed is `missed`; one that cannot move them is `distrust`.
+//               kernel computes faithfully from what it was given, so the verdict on its outputs must be
+//               `wrong`: the run is green when the corruption is CAUGHT. One that would move the outputs
+//               beyond all limits and yet is not noticed is `missed`; one that cannot move them is
+//               `distrust`.
 //
 // A faulted case is always run without its fault too, by the same kernel, and that run must pass: so nothing
 // is caught by a kernel that is wrong anyway. An injection that changes no byte is `distrust`.

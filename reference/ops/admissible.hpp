@@ -15,10 +15,8 @@
 //   code=reciprocal   fl32(x fl32(1 / d))
 //   code=direct       fl32(x fl32(D / a)): the multiplier never was a scale
 //   code=any          somewhere in [q (1 - g), q (1 + g)], q = x / d, g = gamma_{4 + 2 scale_ulp}. It holds
-//   all three:
-//                     divide and reciprocal are within 2 u of q; D / a and d differ by at most 2 u + 2 u
-//                     scale_ulp
-//                     (two roundings in e, an ulp being 2 u), and direct rounds twice.
+//                     all three: divide and reciprocal are within 2 u of q; D / a and d differ by at most 2 u
+//                     + 2 u scale_ulp (two roundings in e, an ulp being 2 u), and direct rounds twice.
 // and is rounded to 16 bits before it becomes a code where quotient= says so. All of that is computed here as
 // the kernel computes it, so each set is exact; for code=any, rounding is monotone and the ends decide. With
 // value = the first admissible number,
@@ -69,21 +67,16 @@
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other
 // members of its group, and of one with an Inf, depend on what becomes of absmax:
 //   absmax=finite  it is taken over the finite elements, as the formats define it: all of the group is
-//   claimed, Inf as
-//                  `overflow` says; NaN in integers is between the ends of the codes. So in blocks: the
-//                  finite elements are those
-//                  of the block in which 0 (of a minimum: a finite element) stands for the others, of which
-//                  nothing is
-//                  claimed; mxfp8, whose elements have a NaN, and an Inf that saturates, are as those formats
-//                  say. tq3_0
-//                  rotates what is not finite into every element: nothing is claimed.
+//                  claimed, Inf as `overflow` says; NaN in integers is between the ends of the codes. So in
+//                  blocks: the finite elements are those of the block in which 0 (of a minimum: a finite
+//                  element) stands for the others, of which nothing is claimed; mxfp8, whose elements have a
+//                  NaN, and an Inf that saturates, are as those formats say. tq3_0 rotates what is not finite
+//                  into every element: nothing is claimed.
 //   absmax=any     undefined: a maximum may ignore a NaN, be restarted by it (maxps returns its second
-//   operand), be clamped to
-//                  the largest f32, or be NaN or Inf, and so may the scale be, under which every element is
-//                  read as NaN.
-//                  Nothing is claimed of the group, but that a NaN is NaN where elements have one. The groups
-//                  beside it
-//                  are claimed in full (nvfp4: nothing of the tensor).
+//                  operand), be clamped to the largest f32, or be NaN or Inf, and so may the scale be, under
+//                  which every element is read as NaN. Nothing is claimed of the group, but that a NaN is NaN
+//                  where elements have one. The groups beside it are claimed in full (nvfp4: nothing of the
+//                  tensor).
 #pragma once
 
 #include <algorithm>

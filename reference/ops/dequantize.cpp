@@ -8,10 +8,9 @@
 // times in `mid` on the way from code and scale to the number it stores.
 //   k = 0  (or a scalar format) nothing is rounded before the store
 //   k = 1  one correctly rounded product, quotient or difference of exact numbers: the nearest `mid` number
-//   to w
+//          to w
 //   k > 1  in any order: w - e to w + e, e = gamma_k of what is added, and what underflows times the other
-//   factors
-//          (multiplication by a rounded reciprocal: 2; d sc q - dmin m: 4)
+//          factors (multiplication by a rounded reciprocal: 2; d sc q - dmin m: 4)
 // With ftz=yes a stored scale below the smallest normal number of `mid` is read as 0. decoding.hpp derives
 // all of that. scale_format=f16|bf16: an f32 scale of a scaled format is rounded to that before it
 // multiplies, and w becomes code * rd(scale), as exact as w was (under ftz=yes 0 too where the scale is below

@@ -6,22 +6,17 @@
 //   R = sum (|a'| + r_a)(|b'| + r_b) - sum |a'||b'|: operands that are not decided;
 //   D, the accumulation:
 //     0            when every product and partial sum is a multiple of lsb(a) lsb(b) below 2^p, whatever the
-//     order
-//                  (exactness by inspection), and for i32 below 2^31
+//                  order (exactness by inspection), and for i32 below 2^31
 //     sequential   of a floating accumulator: the running bound on the partial sums themselves. With s_k the
-//     exact ones
-//                  and E_k the error after k terms, one product rounding (none where p_a + p_b <= p bits hold
-//                  every
-//                  product) and one addition make
+//                  exact ones and E_k the error after k terms, one product rounding (none where p_a + p_b <=
+//                  p bits hold every product) and one addition make
 //                    E_k <= E_{k-1} + e_p + u (|s_k| + R + E_{k-1} + e_p),  e_p = u |p_k| + eta
 //     else         dot_bound of arithmetic/dot_bound.hpp for the height of the declared order
 //   the epilogue, when there are scales: `epilogue_roundings` relative roundings in f32 (conversion of i32,
-//   the two
-//   scales), and the relative error of a scale that the kernel computed itself. The sum and the scales (two
-//   of them of an
-//   int4_ch_tensor) are multiplied in any order: each product P of some of them that underflows is off by
-//   min(eta, |P|), times the
-//   other factors; where one may overflow nothing is claimed, of a sum of 0 neither, for 0 Inf is NaN.
+//   the two scales), and the relative error of a scale that the kernel computed itself. The sum and the
+//   scales (two of them of an int4_ch_tensor) are multiplied in any order: each product P of some of them
+//   that underflows is off by min(eta, |P|), times the other factors; where one may overflow nothing is
+//   claimed, of a sum of 0 neither, for 0 Inf is NaN.
 // A matrix unit under order=sequential is not bounded but replayed (products.hpp): c is then known in every
 // bit. An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
 //

@@ -184,25 +184,24 @@ Enclosure count(double n, const Machine& m);
 // What a kernel that rounds to `to` makes of any number in z's interval. Rounding is monotone, so with low
 // and high the ends of that interval the result lies in [rd(low), rd(high)]: an interval inside one rounding
 // cell is the rounded number, with error 0, and any other costs a step where it straddles a boundary, not
-// half a step always. Two things
-// follow: no kernel loses by a rounding that is decided, and one that skips it stands outside of the
-// enclosure. The result holds the KERNEL'S number only, not the exact one: what it ends in is stored by
-// set_truth_around (op_io.hpp). An error of 0 says that z.value is the number itself, so that a tie is
-// decided too. flush: a result below the smallest normal, before or after it is rounded, may be 0. An end
-// that is rounded to Inf or NaN has error +Inf. With numbers: {1.004, 1e-3} in bf16, whose steps there are
-// 2^-7, lies below the boundary 1 + 2^-8 = 1.0039 at its low end alone: [1, 1.0078]. {1.002, 1e-3} is 1,
+// half a step always. Two things follow: no kernel loses by a rounding that is decided, and one that skips it
+// stands outside of the enclosure. The result holds the KERNEL'S number only, not the exact one: what it ends
+// in is stored by set_truth_around (op_io.hpp). An error of 0 says that z.value is the number itself, so that
+// a tie is decided too. flush: a result below the smallest normal, before or after it is rounded, may be 0.
+// An end that is rounded to Inf or NaN has error +Inf. With numbers: {1.004, 1e-3} in bf16, whose steps there
+// are 2^-7, lies below the boundary 1 + 2^-8 = 1.0039 at its low end alone: [1, 1.0078]. {1.002, 1e-3} is 1,
 // error 0.
 Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
                   const EncodePolicy& policy = {.overflow = Overflow::ieee});
 
 // A sum of n terms in the declared order.
 //   any         |e| <= (n - 1) u sum |t_i|              (Jeannerod and Rump 2013: every order, no restriction
-//   on n)
+//                                                       on n)
 //   tree, lanes, blocks, depth
 //               |e| <= gamma_h sum |t_i|,  h = Order::height(n)                           (Higham 2002,
-//               section 4.2)
+//                                          section 4.2)
 //   sequential  |e| <= u sum_k |s_k|,  s_k the kernel's partial sums, each within its own running error of
-//   the exact
+//                                      the exact
 //               one; the smaller of this and `any`
 // plus one rounding of each term, or under `sequential` of the first, that is wider than the arithmetic: a
 // sum begins as that term alone (held_error), and so does each part of it;
@@ -211,8 +210,7 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
 // term without error its own, of another the step of the format at the least it can be. Every partial sum,
 // rounded or not, is a multiple of q, so
 //   sum |t_i| <= q / u   and no term errs: every partial sum is a number of the format, e = 0 but for those
-//   that are flushed:
-//                        4096 times 1000 in f32, q = 8;
+//                        that are flushed: 4096 times 1000 in f32, q = 8;
 //   q >= the smallest normal, or no term is negative and each is 0 or a normal number: no partial sum is
 //   flushed.
 // Terms that are wider than the arithmetic (has_finer_bits) have sums that are rounded below the smallest

@@ -36,7 +36,7 @@
 //   r = (n - 1) u                                        order=any
 //       gamma_h, h = Order::height, at most any's        order=tree, lanes, blocks, depth
 //       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that
-//       of any
+//                                                        of any
 //   r' = r, and (n - 1) u under order=sequential: an error of the first term is in every partial sum
 // A partial sum that is flushed is one of terms below the smallest normal, all of them; each is lost once,
 // which f_j pays for. Places. The height counts all places of a row, masked ones too: their 0 is added as any
@@ -94,8 +94,7 @@ struct ExpSum {
 };
 
 // Throws nothing; the logits are finite or -Inf, at least one is finite. places: of the row, masked ones
-// included.
-// sink: the first logit is a sink's, and has no place.
+// included. sink: the first logit is a sink's, and has no place.
 ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc, double places,
                bool sink = false);
 

@@ -5,8 +5,7 @@
 //   policy      scale
 //   fixed       1
 //   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V), the decimal or its
-//   f32: 5 / 0.3 and
-//               5 / 0.3f differ in the last bit, and kernels have either
+//               f32: 5 / 0.3 and 5 / 0.3f differ in the last bit, and kernels have either
 //   calibrated  absmax(first) / D, D the largest code (448, 127): `first` is the calibration set
 //   request     absmax(x) / D over the whole request (formats with one scale)
 //   head        absmax(x) / D per head (formats *_head)

@@ -1,19 +1,17 @@
 // matmul: y[i,j] = sum_k a[i,k] b[j,k]     (y = a b^T)
 // a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The value is what the declared path makes of the
-// decoded
-// tensors: the product of the operands that it really multiplies, stored as it stores.
+// decoded tensors: the product of the operands that it really multiplies, stored as it stores.
 //
 // path (operand.hpp):
 //   auto          codes where both formats have codes that share a scale along a row; else f16 or bf16 where
-//   one of
-//                 them is that; else f32
+//                 one of them is that; else f32
 //   f32 tf32 f16 bf16
 //                 both decoded to that format (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16)
 //   codes         codes are multiplied, scales in the epilogue (W4A8, W8A8; acc=i32 exactly)
 //   e4m3fn        NVFP4 by FP8: weights clamped at 448, activations with one dynamic scale
 //   q8            ggml on a CPU: f32 activations to q8_0 blocks first
 //   q8_1          the same, and with each block its sum in f16, which meets the minima of the weights
-//   (block_sums.hpp)
+//                 (block_sums.hpp)
 //   q8_K          to blocks of 256 codes with an f32 scale, and sums of 16 as integers
 //   blocks        nvfp4, mxfp4, mxfp8 on units that take block scales
 //

@@ -27,30 +27,28 @@
 //   |S' - S| <= (1 + gamma_k)(sqrt S + sqrt D)^2 - S,    k = 2 h + 2 div_ulp + 7,
 // two additions of a merge being on the way of each S. D is the smallest of
 //   alpha^2 (n + 2)^3 / 3         e_P <= alpha s: F(n) = alpha^2 n^3 / 3 solves F(n_A + n_B) = F(n_A) +
-//   F(n_B) + alpha^2 n n_A n_B
+//                                 F(n_B) + alpha^2 n n_A n_B
 //   2 n log2(n) E^2               w <= min(n_A, n_B), the smaller halves of any tree add up to n log2(n) / 2
 //   2 g^2 (sum x^2) h(h+1)(2h+1)/6     of W: w (e_A + e_B)^2 <= n_A e_A^2 + n_B e_B^2, A_P^2 <= s (sum over P
-//   of x^2)
+//                                      of x^2)
 //   5/6 g^2 S n^2                 of V: e_P^2 <= g^2 S_P (s + 2) / 3, and 5/6 S_P s^2 grows by more than a
-//   node's share
+//                                 node's share
 //
 // Underflow. A share n_B / n, or 1 / n, that is subnormal is off by its steps (enclosure.hpp), relative to it
-// at most n times
-// those: g grows by n max(1, 2 div_ulp) tiny where 1 / n is below the smallest normal (f16: n > 16384), and
-// where it is flushed g is 1 and nothing is claimed. A count of more bits than the format is rounded: two
-// roundings more in g. Any other product or sum of a merge loses at most the steps of a quotient, but for
-// those of a quotient by n that comes first: (delta / n) n_B, or (M_A / n) n_A + (M_B / n) n_B, is off by n_P
-// q, q its steps. Then n e_P adds up s^2 q over the nodes below P, and a node at depth d has at most 2^(h -
-// d) terms, so that
+// at most n times those: g grows by n max(1, 2 div_ulp) tiny where 1 / n is below the smallest normal (f16: n
+// > 16384), and where it is flushed g is 1 and nothing is claimed. A count of more bits than the format is
+// rounded: two roundings more in g. Any other product or sum of a merge loses at most the steps of a
+// quotient, but for those of a quotient by n that comes first: (delta / n) n_B, or (M_A / n) n_A + (M_B / n)
+// n_B, is off by n_P q, q its steps. Then n e_P adds up s^2 q over the nodes below P, and a node at depth d
+// has at most 2^(h - d) terms, so that
 //   e_P <= q path(s, h),    path(s, h) = min(sum_{j=1..h} min(s, 2^j), (s + 1)(2 s + 1) / 6) <= h s
 // which gives D another alpha = h q; |b| = n_P q of delta (delta / n) n_A n_B alone is alpha = q more, and
 // (delta^2 / n) n_A n_B is off by n_A n_B q: n^2 / 2 in all. With numbers: 4096 times 2^-120 in f32, a tree,
 // div_ulp=2: q = 2^-148, path = 8190, 2^-135 of the mean.
 //
 // A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes
-// than there are
-// terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any covers blocks
-// of 1024 threads that read up to 8 numbers each, 17 levels. The first update
+// than there are terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any
+// covers blocks of 1024 threads that read up to 8 numbers each, 17 levels. The first update
 // of a part divides by 1, which is exact unless div_ulp exceeds 1/2, and its mean is held in acc, a rounding
 // of an x that is wider: by g' |x| its mean is off, by g' x^2 its S, g' = gamma_{2 div_ulp + 1}, or u.
 //

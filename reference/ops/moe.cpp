@@ -22,10 +22,9 @@
 // Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it
 // may store.
 //   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided,
-//   enclosure.hpp).
+//         enclosure.hpp).
 //   h     silu (moe_hidden.hpp) and one rounded product; rounded to `h`; then the operands that the path
-//   makes of it,
-//         nearly all decided.
+//         makes of it, nearly all decided.
 //   w2 h  products.hpp, with the error of the row's scale; then rounded to `expert_out`.
 //   y     c w2 h is one rounded product; then topk - 1 additions in any order.
 // Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf,

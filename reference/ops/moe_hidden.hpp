@@ -40,12 +40,10 @@ Enclosure silu(Enclosure g, double silu_ulp);
 //   codes      quantised to a's element per token. The scale s = absmax / D comes of an enclosure of absmax,
 //                [max_i low |h_i|, max_i high |h_i|] / D,
 //              whose relative half-width, and 2 u for the kernel's own quotient, become the row's
-//              scale_error: it moves all
-//              codes' products alike and costs no code. The quotient h / s, from the ends of both and 4 u for
-//              the ways to
-//              form it (h / s, h fl(1 / s), h fl(D / absmax)), is rounded to a code, saturating at D as the
-//              largest
-//              element's must: one code, or a step's choice where it straddles a boundary.
+//              scale_error: it moves all codes' products alike and costs no code. The quotient h / s, from
+//              the ends of both and 4 u for the ways to form it (h / s, h fl(1 / s), h fl(D / absmax)), is
+//              rounded to a code, saturating at D as the largest element's must: one code, or a step's choice
+//              where it straddles a boundary.
 // With numbers, W4A8 (integer dots are exact, three roundings of the scales, silu within 8 ulp): dh = 25 u
 // |h| = 1.5e-6, so a code q straddles a boundary with probability 6e-6 |q|: one code in 8,000 of gaussian
 // inputs. The half step that a bound of the rounding alone takes for every code is 1/254 of absmax for each

@@ -36,10 +36,10 @@ constexpr auto with_norm_keys(const std::array<KeySpec, N>& own) {
 // The last steps of both ops: x inv gamma + beta, x centred, as the contract orders and rounds them.
 //   product=x_inv_gamma  fl(rd_mid(fl(x inv)) gamma)
 //   product=x_gamma_inv  fl(fl(x gamma) inv)          where x gamma underflows, or overflows, it does so
-//   before inv can help
+//                                                     before inv can help
 //   product=gamma_inv_x  fl(fl(gamma inv) x)
 //   product=any          the hull of the three: they differ by where the range ends alone, each is two
-//   roundings
+//                        roundings
 // A `mid` other than acc stands between x inv and gamma, and so leaves x_inv_gamma alone. Roundings to mid
 // and of gamma are decided() where they can be, and then the truth is the declared arithmetic's number, not
 // the exact one within half a step of mid: a kernel that declares such a rounding and skips it is wrong.

@@ -54,14 +54,12 @@ using TensorSet = std::map<std::string, Encoded>;  // by tensor name
 
 // What is true of one output.
 //   value[i]  the exact result, within certificate; NaN or +-Inf where that is what the op's definition
-//   gives. Where the
-//             contract declares a rounding in between (mid=bf16): the middle of what that arithmetic admits
+//             gives. Where the contract declares a rounding in between (mid=bf16): the middle of what that
+//             arithmetic admits
 //   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the
-//   reference's
-//             own certificate. +Inf claims nothing: where an intermediate result may overflow, Inf - Inf is
-//             right.
-//             kAnyNumber says that any finite number may stand there, and nothing else: where the analysis
-//             gives up.
+//             reference's own certificate. +Inf claims nothing: where an intermediate result may overflow,
+//             Inf - Inf is right. kAnyNumber says that any finite number may stand there, and nothing else:
+//             where the analysis gives up.
 // Under a finite limit: where value is NaN the output must be NaN, where it is infinite that infinity, and
 // elsewhere a NaN or an infinity is wrong.
 inline constexpr double kAnyNumber = std::numeric_limits<double>::max();

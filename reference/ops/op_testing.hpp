@@ -23,8 +23,7 @@ namespace assay::testing {
 using Values = std::vector<float>;
 
 // How far a number may be off that comes of so many roundings of doubles in a row, when what is added up has
-// this
-// magnitude: the reference's value before its certificate, or a test's own model of it.
+// this magnitude: the reference's value before its certificate, or a test's own model of it.
 inline double error_of_doubles(double roundings, double magnitude) {
   return assay::gamma_n(roundings, kUnit64) * magnitude;
 }

@@ -2,34 +2,25 @@
 //
 //   f32 tf32 f16 bf16
 //     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way (decoding.hpp), and
-//     rounded to that
-//     format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded
-//     number, so the
-//     operand is known exactly. k > 1: it lies between the roundings of the enclosure's ends. tf32 is rounded
-//     as the kernel
-//     says: a matrix unit that is handed f32 cuts it, cvt.rna rounds ties away, cvt.rn to even; undeclared,
-//     between the
-//     first two, which are neighbours.
+//     rounded to that format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of
+//     the decoded number, so the operand is known exactly. k > 1: it lies between the roundings of the
+//     enclosure's ends. tf32 is rounded as the kernel says: a matrix unit that is handed f32 cuts it, cvt.rna
+//     rounds ties away, cvt.rn to even; undeclared, between the first two, which are neighbours.
 //   codes
 //     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar
-//     format of at
-//     most 8 bits: codes are multiplied, the scales come in the epilogue. Of int4_ch_tensor the scale is the
-//     product of
-//     both; a kernel counts one rounding more, whether it multiplies them first or one after the other.
+//     format of at most 8 bits: codes are multiplied, the scales come in the epilogue. Of int4_ch_tensor the
+//     scale is the product of both; a kernel counts one rounding more, whether it multiplies them first or
+//     one after the other.
 //   e4m3fn
 //     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global
-//     scale).
-//     Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
+//     scale). Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
 //   blocks
 //     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's
-//     global scale,
-//     by which decoding divides, or whose reciprocal multiplies, comes in the epilogue. ftz=yes: a block
-//     scale below 2^-126
-//     (e8m0's least) may be read as 0.
+//     global scale, by which decoding divides, or whose reciprocal multiplies, comes in the epilogue.
+//     ftz=yes: a block scale below 2^-126 (e8m0's least) may be read as 0.
 //   q8
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32: absmax / 127 in f32,
-//     of which codes
-//     are made, and which is stored as f16, or stays in f32 (scale_format).
+//     of which codes are made, and which is stored as f16, or stays in f32 (scale_format).
 //   q8_1, q8_K
 //     The same with a sum beside each block, and in blocks of 256 with a scale in f32: block_sums.hpp.
 //

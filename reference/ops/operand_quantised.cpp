@@ -8,8 +8,7 @@
 // rounding that a and x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2
 // and gamma_4. Where they are not normal (a < D 2^-126) no relative error holds: D / a or 1 / s may be Inf.
 //   e4m3fn  a scale of 0, codes of 448, NaN of a zero: nothing is claimed of the tensor (as declared: where
-//   the declared form has a 0,
-//           an Inf, or under ftz a subnormal scale)
+//           the declared form has a 0, an Inf, or under ftz a subnormal scale)
 //   q8      the scale is 0 as f16, whatever the codes
 //   q8_K, q8 with an f32 scale
 //           integers hold no NaN: a code is within -128..127 and the scale within [0, a / D], so an operand

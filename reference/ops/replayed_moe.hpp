@@ -5,14 +5,13 @@
 //   down.scales=a_b
 //
 //   up.*, down.*   the sums over hidden of gate and up, and over inter of w2 h
-//   (reference/replay/grouped_schedule.hpp): the rows
-//                  that meet one expert's weights are its slots in the order of topk_ids
+//                  (reference/replay/grouped_schedule.hpp): the rows that meet one expert's weights are its
+//                  slots in the order of topk_ids
 //   silu           g / (1 + e) (quotient) or g fl(1 / (1 + e)) (sigmoid), e = exp(-g) by `exp`
-//   (reference/replay/exponentials.hpp); times v
+//                  (reference/replay/exponentials.hpp); times v
 //   code           on path=codes, of s = absmax / D: h / s (division) or h fl(1 / s) (reciprocal)
 //   combine        y[t] = 0 + c out + ...: by ascending expert (experts) or in the order of topk_ids (slots);
-//   a product and a sum, each
-//                  rounded
+//                  a product and a sum, each rounded
 // Each step is in f32 and rounded once. The casts gate_up, h and expert_out and the place of the weight are
 // the contract's own.
 #pragma once

@@ -8,13 +8,11 @@
 // Where root-n models fail, it is refused:
 //   a matrix unit      truncation has one sign, so that errors add up
 //   few values         a tensor of at most kFewValues numbers makes the same rounding error again and again,
-//   and a tie of one
-//                      sign each time
+//                      and a tie of one sign each time
 //   no proof           of n terms in a sum of n u >= 1 the proof claims nothing; there addends are less than
-//   half a step of the sum
-//                      and are lost whole, one after the other, with one sign (sums in f16 of 4,096 positive
-//                      terms come to 0.67
-//                      of the likely limit, and to more with every further term)
+//                      half a step of the sum and are lost whole, one after the other, with one sign (sums in
+//                      f16 of 4,096 positive terms come to 0.67 of the likely limit, and to more with every
+//                      further term)
 //   nothing declarable no sum of the contract has an order
 //
 // So it is calibrated, on kernels that are right (reports/results/second_opinion.md).

@@ -17,7 +17,7 @@
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
 // functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives
 //   theta_i  the relative error of a kernel's weight, theta'_i of one that an online kernel keeps and
-//   multiplies
+//            multiplies
 //   f_i      the weight that may vanish, 0 where none may
 //   H        the relative error of its sum
 // With D = gamma_{2 div_ulp} for the quotient (or the reciprocal and product that stand for it),
@@ -38,11 +38,9 @@
 // overflow, its y is 0, and the limit admits that.
 // The error e_j of a logit, which theta and H start from:
 //   x / temperature  enclosure.hpp: divided, by the rounded temperature: 2 div_ulp u and u, and where it may
-//   be subnormal the
-//                    steps of it; or reciprocal and product
+//                    be subnormal the steps of it; or reciprocal and product
 //   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, of an infinity too,
-//   and its steps where
-//                    it may be subnormal, and two roundings of softcap
+//                    and its steps where it may be subnormal, and two roundings of softcap
 //
 // With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1,
 // order=any), element 0: y = 4.68e-4, |s - m| = 3.17, S = 90.2, u = 2^-24.

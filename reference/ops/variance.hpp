@@ -8,24 +8,18 @@
 // Errors, kappa^2 = 1 + mu^2 / sigma^2. Exact identity: mean (x - m)^2 = sigma^2 + (mu - m)^2 for every m, so
 //   two_pass  the kernel's mean m enters only as (m - mu)^2, which is second order:
 //               |dv| <= (dmu)^2 + g (sigma^2 + (dmu)^2),   g = gamma_k,  k = (n - 1) + 4 + 2 div_ulp (1 more
-//               where n is rounded)
+//                                                          where n is rounded)
 //             (the sum's n - 1, or ceil(log2 n) under order=tree; the difference twice, for it is squared;
-//             the
-//             square; the division; one to spare): relative n u + n^2 kappa^2 u^2.
+//             the square; the division; one to spare): relative n u + n^2 kappa^2 u^2.
 //   one_pass  |dv| <= err(mean x^2) + 2 |mu| dmu + dmu^2 + u (mu^2 + sigma^2),
 //             relative n kappa^2 u. A kernel that keeps the contract clamps the difference at 0; one that
-//             does not
-//             may take the root of a negative number, and its NaN is wrong under every contract, for the
-//             exact result
-//             is finite.
+//             does not may take the root of a negative number, and its NaN is wrong under every contract, for
+//             the exact result is finite.
 //   welford   order=sequential: one accumulator over the row. With em, es the errors of M and S: the exact
-//   recurrences
-//             damp em by (1 - 1/k), and each of the five rounded operations adds u times its result; es
-//             collects the
-//             product's error; relative about n kappa u. Every other order: merged_moments.hpp. A first
-//             quotient by 1 that is
-//             not exact (div_ulp above 1/2) may overshoot x, and S be negative: it is clamped as under
-//             one_pass.
+//             recurrences damp em by (1 - 1/k), and each of the five rounded operations adds u times its
+//             result; es collects the product's error; relative about n kappa u. Every other order:
+//             merged_moments.hpp. A first quotient by 1 that is not exact (div_ulp above 1/2) may overshoot
+//             x, and S be negative: it is clamped as under one_pass.
 // Underflow is charged to each operation whose result may be subnormal (enclosure.hpp: may_underflow), and so
 // to no square of a difference above the root of the smallest normal. A division by n, or by Welford's k, is
 // a quotient or a rounded reciprocal and a product; 1 / n may be subnormal, or flushed, in f16 from n = 16385

@@ -1,8 +1,7 @@
 // Dot2: a dot product as if computed in twice the working precision, with a bound computed from the data.
 //
 // Algorithm (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26(6), 2005, algorithms 5.3 and 5.8), here with L
-// independent
-// lanes:
+// independent lanes:
 //   h_i + r_i = x_i y_i             two_prod
 //   p        <- p + h_i             two_sum, with remainder q_i
 //   t_i       = fl(q_i + r_i)

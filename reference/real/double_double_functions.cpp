@@ -2,19 +2,15 @@
 // unit.
 //
 //   exp     hi - k L is exact (exp.hpp, step 1) and k M is an exact pair, so r carries two additions, 6.01
-//   |r|, and
-//           the rounding of k N; Horner of degree 24 and the Taylor remainder |r|^25/25!: evaluated by the
-//           proof
-//           test.
+//           |r|, and the rounding of k N; Horner of degree 24 and the Taylor remainder |r|^25/25!: evaluated
+//           by the proof test.
 //   expm1   |x| <= 0.34: the same Horner without its leading 1: by the proof test. Otherwise e^x - 1:
 //             16 e^x/|e^x - 1| + 3 <= 16 * 3.47 + 3 < 59.
 //   log1p   y0 is any double with |e| <= 2^-40 |y0|, e = (x - E)/(1 + E), E = expm1(y0):
 //             log1p(x) = y0 + log1p(e)
 //           whatever the C library returned for y0. The error of e is 72 |x|/(1 + x) and 21 |e|; log1p(e) = e
-//           - e^2/2
-//           up to |e|^3/3 < 2^-121 |y0| and the rounding of e^2/2, 2^-133. |x|/((1 + x) |ln(1 + x)|) <= 1.443
-//           on
-//           [-1/2, 1]:
+//           - e^2/2 up to |e|^3/3 < 2^-121 |y0| and the rounding of e^2/2, 2^-133. |x|/((1 + x) |ln(1 + x)|)
+//           <= 1.443 on [-1/2, 1]:
 //             72 * 1.443 + 2 * 3 + 1 < 111.
 //   log     x in [1/2, 2): log1p(x - 1),
 //             3 * 1.443 + 128 < 133.

@@ -15,8 +15,8 @@
 //     |hi| 2^-54 < 2^-44 from the constant, so
 //       |rh| <= ln2/2 (1 + 2^-43) + 2^-45 < kExpReducedMax.
 //     If k = 0 then rh = hi. Otherwise |hi| > 0.34, so hi is a multiple of 2^-54, L is a multiple of 2^-53,
-//     and their
-//     difference, below 1/2, is a multiple of 2^-54: it is a double, and the fma delivers it exactly.
+//     and their difference, below 1/2, is a multiple of 2^-54: it is a double, and the fma delivers it
+//     exactly.
 // (2) |rl| <= 2^-42 + 1023 * 2^-55.2 < 2^-41.5; its error is one rounding, 2^-53 |rl|, plus |k| |ln2 - L -
 // M|. (3) With R the exact reduced argument, r = R + e1, e1 one rounding and (2). The computed y - 1 is
 //       R + r^2 q(r) + e_s,

@@ -74,8 +74,8 @@ class AttentionRow {
     return argument == Argument::fma_max ? most * constant_ : most;
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the
-  // weights. Returns a.
-  // argument: how_'s, but for tiles that have one of their own; hold: the maximum stays (slack).
+  // weights. Returns a. argument: how_'s, but for tiles that have one of their own; hold: the maximum stays
+  // (slack).
   float tile(std::span<float> s, Argument argument, bool hold) {
     const float c = constant_;
     float now = top;

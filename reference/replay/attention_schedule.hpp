@@ -10,25 +10,20 @@
 //   w_j  = exp(S_j c - m' c)                   in the operations that `argument` names
 //   a    = exp((m - m') c)                     likewise (`rescale`)
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to
-//   lane
-//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in
-//                                              each tile (sums=tile);
-//                                              sums=lane: a lane's weights of a tile are added from 0, then
-//                                              to its l a;
+//                                              lane (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile);
+//                                              sums=lane: a lane's weights of a tile are added from 0, then to its l a;
 //                                              sums=vectors: each `lanes` keys of a tile are folded in f32,
-//                                              these are added in f64, and
-//                                              l a, rounded, joins them before the sum is rounded
+//                                              these are added in f64, and l a, rounded, joins them before
+//                                              the sum is rounded
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in
-//   each tile; values=carried:
-//                                              o = fma(o, a, w_0 v_0), then the tile's other keys through o
-//                                              (pv=f32)
+//                                              each tile; values=carried: o = fma(o, a, w_0 v_0), then the
+//                                              tile's other keys through o (pv=f32)
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
 // qk=f32 and pv=f32 are sums in f32 (qk=f16: products and sums are rounded to f16), of products that are
-// rounded first or, with fma=yes,
-// not: of q.k in dot_lanes partial sums folded as dot_fold says, of p.v key after key; pv=f16: o is rounded
-// to f16 after each key and each rescaling. rescale_exp=libm: a by the C library's expf, whatever the
-// weights' exponential is.
+// rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded as dot_fold says, of p.v key
+// after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C
+// library's expf, whatever the weights' exponential is.
 //
 // dot_head=N, dot_tail=refold, dot_step=pair: of q.k as head, tail=refold and order=swapped of a product's
 // schedule (schedule.hpp).
@@ -78,8 +73,7 @@
 // merge=log2: m is to base two; a part gives o_s = out(o / l) and L_s = m + lg2.approx(l). Part s goes to
 // group s mod merge_groups, which
 //   takes its parts first to last: m' = max(m, L_s), l = fma(l, 2^(m - m'), 2^(L_s - m')), o = fma(o, 2^(m -
-//   m'), o_s 2^(L_s - m')).
-//   Several groups then are parts, which one group takes likewise; and o / l.
+//   m'), o_s 2^(L_s - m')). Several groups then are parts, which one group takes likewise; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part. merge_exp=exp2f: the exponential of
 // merge=lanes. deal=N: a part's tiles are dealt to N in turn, each with m, l and o of its own; these are
 // added first to last, times e^(m_n - m), 1 where

@@ -9,8 +9,7 @@
 // in moe the tokens of one expert, in the order of topk_ids. Without rows= there is one schedule.
 //
 //   columns=4 acc=f32 fma=yes lanes=16 head=1 tail=refold left.lanes=32 left.head_at=apart
-//   left.tail=folded:16 second.lanes=16
-//   second.tail=lanes
+//   left.tail=folded:16 second.lanes=16 second.tail=lanes
 //
 // The same of n columns, j < n - n mod columns; every second one of those that are left has the keys of
 // second. in place of the others'.

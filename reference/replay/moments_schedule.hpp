@@ -7,14 +7,14 @@
 //   update    d = x - M; M' = M + d / n or M + d (1 / n) (`share`), n counting x; S' = S + d (x - M')
 //   lanes     term i of the whole passes goes to the moments of lane i mod lanes
 //   chunks    a lane's moments begin anew after `chunk` terms, and those of the chunks are joined as `merge`
-//   says
+//             says
 //   passes=pairs  of two neighbouring passes the second's terms have moments of their own (a vector of 16-bit
-//   numbers becomes two of f32):
+//                 numbers becomes two of f32):
 //             both begin anew after `chunk` terms each, and are joined as one step of `merge`, the first
 //             pass's in front
 //   tail      the terms behind the last whole pass have moments of their own, whose shares are quotients; the
-//   lanes are joined into them
-//             one after another (fold=sequential), or else folded first and then joined into them
+//             lanes are joined into them one after another (fold=sequential), or else folded first and then
+//             joined into them
 //   joined    B into A: d = M_B - M_A, c = n_B / (n_A + n_B);
 //             nested  M = M_A + c d, S = S_A + (S_B + ((d d) c) n_A)
 //             shared  M = M_A + t, S = (S_A + S_B) + t (d n_A), where t = c d

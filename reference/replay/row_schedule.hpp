@@ -8,19 +8,17 @@
 //
 //   softmax    e_i = exp(x_i - max x); y_i = e_i (1 / sum e) or e_i / sum e (`quotient`).
 //              A call with a temperature t, a softcap c, a mask or sinks s has these steps too, each of which
-//              a word names:
-//              x / t (`temperature`); then c tanh(x / c) (`cap`); hidden logits have y = 0, and in the sum no
-//              place or a 0 in
-//              theirs (`hidden`); exp(s - max) is added to the sum of the lanes (`sink`)
+//              a word names: x / t (`temperature`); then c tanh(x / c) (`cap`); hidden logits have y = 0, and
+//              in the sum no place or a 0 in theirs (`hidden`); exp(s - max) is added to the sum of the lanes
+//              (`sink`)
 //   logsumexp  y = max x + log(sum e)
 //   rmsnorm    v = (sum x^2) / n (`mean`); f = 1 / sqrt(v + eps) (`root`); y_i = x_i f gamma_i (`product`)
 //   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i +
-//   beta_i (`shift`), or with
-//              x_i f - m f for the first factor (`centre`).
+//              beta_i (`shift`), or with x_i f - m f for the first factor (`centre`).
 //              Running moments (moments_schedule.hpp) are divided by n: variance=welford moments.lanes=8
 //              moments.chunk=16
 //   wht        butterflies of neighbours first or of halves first (`stages`), and where the factor stands
-//   (`scale`)
+//              (`scale`)
 // All steps are in f32, each rounded, but where a word says otherwise; a sum in f64 is divided as it is. The
 // store rounds last.
 #pragma once

@@ -6,29 +6,22 @@
 //
 // A contract bounds a set of kernels; a schedule names one. From the outside in:
 //   slices    the terms are cut into `split` slices (slicing, quantum, cuts), each summed by itself, its sum
-//   stored as `part`,
-//             and the slices' sums added in `merge` order in `merge_acc`
+//             stored as `part`, and the slices' sums added in `merge` order in `merge_acc`
 //   chunks    a slice is summed in chunks of `chunk` terms, each from zero, and the chunks' sums are added
-//   one after another
-//             in `chunk_acc`: promotion out of a matrix unit, a blocked K loop. 0: the whole slice is one
-//             chunk
+//             one after another in `chunk_acc`: promotion out of a matrix unit, a blocked K loop. 0: the
+//             whole slice is one chunk
 //   lanes     within a chunk, term i goes to partial sum (i / pack) mod lanes, ascending or descending or, as
 //             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...), or with a lane's second term
-//             ahead
-//             of its first (second: of x0 x0 + x1 x1 a compiler fuses the left product); the partial sums are
-//             then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass
-//             or, with
-//             head_at=apart, are a sum of their own, in sequence, that is added to all the others' at the
-//             end; terms behind the
-//             last whole pass over the lanes go where `tail` says
+//             ahead of its first (second: of x0 x0 + x1 x1 a compiler fuses the left product); the partial
+//             sums are then added as `fold` says. The first `head` terms go to the first lane ahead of the
+//             first pass or, with head_at=apart, are a sum of their own, in sequence, that is added to all
+//             the others' at the end; terms behind the last whole pass over the lanes go where `tail` says
 //   cascade   the sum of a lane's `cascade` terms joins a sum one level up and begins anew, and so does a
-//   level's of as many
-//             joins; behind the passes what the levels hold joins the lane's own sum, the lowest level first
+//             level's of as many joins; behind the passes what the levels hold joins the lane's own sum, the
+//             lowest level first
 //   a step    acc=f64|f32|f16|bf16: product rounded, sum rounded, or with fma=yes one rounding of both.
-//   acc=UNIT: blocks of the
-//             unit's g terms chained through its accumulator (matrix_unit.hpp); lanes is then 1. acc=i32:
-//             codes of integers, exact in
-//             every order, the sum then rounded to f32
+//             acc=UNIT: blocks of the unit's g terms chained through its accumulator (matrix_unit.hpp); lanes
+//             is then 1. acc=i32: codes of integers, exact in every order, the sum then rounded to f32
 //   epilogue  the order in which two scales multiply the result (`scales`), then the store
 #pragma once
 

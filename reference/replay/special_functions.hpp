@@ -7,18 +7,18 @@
 // square(x) is x^2 of a squarer without its low columns: the sum of 2^(2i) b_i and 2^(i+j+1) b_i b_j, i < j,
 // over x's bits, each term below 2^19 left out. The coefficients are in special_tables.hpp.
 //   ex2.approx.ftz.f32   x is cut toward zero to 23 bits behind the point, trunc(|x| 2^23) = n 2^23 + f, V
-//   the value cut to 23 bits:
+//                        the value cut to 23 bits:
 //                          x >= 0, or f = 0:   2^(+-n) (1 + V[f])
 //                          x < 0:              2^(-n - 1) (1 + V[2^23 - 1 - f])      the one's complement,
-//                          not the two's
+//                                              not the two's
 //   rcp.approx.ftz.f32   x = 2^e (1 + f 2^-23): 2^-e times value, cut to 24 bits behind the point; 128
-//   segments, x of 16 bits, columns
-//                        from 2^17; c1 is negative. div.full.f32 is the rounded product with it
+//                        segments, x of 16 bits, columns from 2^17; c1 is negative. div.full.f32 is the
+//                        rounded product with it
 //   rsqrt.approx.ftz.f32 x = 4^e z, z in [1, 4): 2^-e times value, cut to 24 bits behind the point, and 2^-e
 //   itself for z = 1; 64 segments for
 //                        each of [1, 2) and [2, 4), columns as for ex2, one more bit of c1
 //   sqrt.approx.ftz.f32  likewise: 2^e times value, cut to 23 bits behind the point; it is no product of x
-//   and rsqrt
+//                        and rsqrt
 //   lg2.approx.ftz.f32   x = 2^e (1 + f 2^-23), e >= 0: e + value, cut to 24 significant bits; 0 for x = 1
 // Found on an H200 and compared there over every input named: reports/results/cards/special_functions.md.
 #pragma once

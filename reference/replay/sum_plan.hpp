@@ -42,9 +42,8 @@ struct SumPlan {
 bool same_arithmetic(const MatrixUnit& a, const MatrixUnit& b);
 
 // Equal for two plans that make the same bits of any terms because they make the same additions, whatever
-// their schedules are
-// called: additions commute, and where a sum is kept does not matter. (Different plans differ here but for a
-// collision of 64 bits.)
+// their schedules are called: additions commute, and where a sum is kept does not matter. (Different plans
+// differ here but for a collision of 64 bits.)
 std::uint64_t signature(const SumPlan& plan);
 
 // Throws InputError bad_value where slices cut a block of the unit.

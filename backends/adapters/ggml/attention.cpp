@@ -122,8 +122,7 @@ void build_attention(const Call& call, Graph& graph) {
   if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
   const ggml_type q_type = ggml_get_type_traits_cpu(k_type)->vec_dot_type;
   // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of
-  // V that vectors
-  // divide: tiles of 64 keys, q as it is, all sums in f32.
+  // V that vectors divide: tiles of 64 keys, q as it is, all sums in f32.
   constexpr std::int64_t kTile = 64;  // GGML_FA_TILE_Q and _KV
   const bool one_wide_type = k_type == v_type && (k_type == GGML_TYPE_F32 || k_type == GGML_TYPE_F16);
   if (one_wide_type && rows >= kTile && v.shape[3] % floats_of_a_vector() == 0 && !version_before(0, 9, 6)) {

@@ -4,8 +4,7 @@
 //   dead_path  announces the declared kernel, runs another one (the whole cache converted to f16 first)
 //   swap_k, swap_v, swap_kv, swap_codes
 //              hands K, V, both or any other tensor over as the other one of e4m3fn and e4m3fnuz, as an
-//              engine does
-//              that takes the encoding for a property of the platform
+//              engine does that takes the encoding for a property of the platform
 #include <dlfcn.h>
 
 #include <string>

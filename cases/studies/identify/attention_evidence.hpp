@@ -17,8 +17,7 @@ class AttentionEvidence {
   void add(AttentionAnswer answer, std::int64_t keys = 0);
   bool empty() const { return heads_.empty(); }
   // Of each schedule the outputs of the first head that differs, or an estimate of their count; 0: every bit
-  // of all.
-  // few: of few rows alone, where others will refute what these do not.
+  // of all. few: of few rows alone, where others will refute what these do not.
   std::vector<std::int64_t> unequal(std::span<const AttentionSchedule> list, bool few = false);
 
  private:

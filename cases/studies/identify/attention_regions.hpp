@@ -55,8 +55,8 @@ struct AttentionInvariance {
 };
 // proven: one schedule has every bit of every call, so that a row with its keys has the same bits in each.
 // Keys may differ in number where nothing is split: a key that is masked has weight 0 and adds nothing, while
-// parts are cut by the count of keys.
-// refuted: a call, and an output of it that is not what the schedule of another call gives.
+// parts are cut by the count of keys. refuted: a call, and an output of it that is not what the schedule of
+// another call gives.
 AttentionInvariance attention_invariance(const std::vector<AttentionRegion>& regions, std::int64_t outputs);
 
 }  // namespace assay

@@ -3,10 +3,9 @@
 // Each product is seen by itself, as a matrix product (subject.hpp), through weights that make all the rest
 // exact:
 //   up    x's last column is 1 and gate's rows read it alone, 32 times: g = 32, and silu(32) = 32 in f32
-//   (e^-32 < 2^-25). w2 is 2^-5 on
-//         its diagonal: y = v, rounded as h and y are
+//         (e^-32 < 2^-25). w2 is 2^-5 on its diagonal: y = v, rounded as h and y are
 //   down  gate as before; token t's x is 2^-5 in column t, by which up's rows give it any h there is: y = w2
-//   h, rounded as y is
+//         h, rounded as y is
 // All tokens go to one expert with weight 1; the token's other slots have weight 0. Where h becomes codes
 // with a scale absmax / D, one of its elements is D times a power of two, so that the scale is one too. What
 // is left, the roundings between the products, the exponential, the place of the weight and the order of the

@@ -26,8 +26,7 @@ class RowSubject {
   // Drawn inputs. nullopt where the kernel does not take the shape; throws std::runtime_error where it fails.
   virtual std::optional<RowAnswer> drawn(std::int64_t rows, std::int64_t cols, std::uint64_t seed) = 0;
   // The drawn ones of seed 1 with these x: numbers of the store's format. nullopt where the format does not
-  // hold them.
-  // gamma: of a norm, in place of the drawn ones; empty: those.
+  // hold them. gamma: of a norm, in place of the drawn ones; empty: those.
   virtual std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
                                            const std::string& what, const std::vector<float>& gamma = {}) = 0;
   int calls = 0;

@@ -2,20 +2,15 @@
 // must catch, and name.
 //   matmul   blocks of 32 products, each summed from zero, the blocks' sums added in order
 //     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding
-//     (the sums of block 6
-//     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable,
-//     misfit, no_order
-//     tf32_even, tf32_away, tf32_zero (operands rounded to tf32 so), tf32_not (not rounded)
-//     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by
-//     blocks of 32); column_fours and
-//     column_fours_alike, the same of columns
+//     (the sums of block 6 are fused, the others are not), and contracts that are refused: no_schedule,
+//     no_level, unreadable, misfit, no_order tf32_even, tf32_away, tf32_zero (operands rounded to tf32 so),
+//     tf32_not (not rounded) fours (rows in fours by blocks of 32, the rows that are left by blocks of 16),
+//     fours_alike (all by blocks of 32); column_fours and column_fours_alike, the same of columns
 //   rmsnorm  squares one after another: healthy, reversed
 //   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those
-//   sums from their ends),
-//            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), few_reversed (the first sums of
-//            fewer than 4 tokens of an
-//            expert from their ends), few_alike (declared so, and not done), and a contract that is refused:
-//            no_word
+//            sums from their ends), slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))),
+//            few_reversed (the first sums of fewer than 4 tokens of an expert from their ends), few_alike
+//            (declared so, and not done), and a contract that is refused: no_word
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

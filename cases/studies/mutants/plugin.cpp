@@ -1,9 +1,8 @@
 // The plug-in of mutants: cpu_mutants:17 is our CPU kernels with mutant 17 on; cpu_mutants:0 is the correct
-// counterpart, and
-// cpu_mutants:record the counterpart that notes the mutants which a run reaches. One mutant a process: the
-// kernels are loaded once it is chosen, and nothing that it left behind can be taken for the work of another.
-// Variants are the kernels' own. declare() always runs unmutated: a mutant breaks the promise of its correct
-// counterpart.
+// counterpart, and cpu_mutants:record the counterpart that notes the mutants which a run reaches. One mutant
+// a process: the kernels are loaded once it is chosen, and nothing that it left behind can be taken for the
+// work of another. Variants are the kernels' own. declare() always runs unmutated: a mutant breaks the
+// promise of its correct counterpart.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -6,15 +6,13 @@
 // each of Horner's steps s <- 1 + (r / i) s rounds r / i twice and the sum once, the errors before the last
 // step shrink by |r| / 2 < 0.18 a step, and the last product rounds once: below 2^-51 |r|.
 //   exp2  x = n + t exactly (|t| <= 1/2); r = t ln 2 is off by 2^-52 |r|; e^r = 1 + core(r) rounds once: the
-//   relative
-//         error is below 2^-50. Scaling by 2^n is exact, results being 2^-512 at least.
+//         relative error is below 2^-50. Scaling by 2^n is exact, results being 2^-512 at least.
 //   exp   n = nearest(x / ln 2), |n| < 2^10; n kHigh is exact (41 bits), and so is x - n kHigh (n = 0, or a
-//   multiple
-//         of 2^-41 below 1/2: an x of 24 bits and at least 0.34 is one of 2^-26); the last fma is off by
-//         2^-53 |r| + |n| 2^-94. The relative error is below 2^-50 again.
+//         multiple of 2^-41 below 1/2: an x of 24 bits and at least 0.34 is one of 2^-26); the last fma is
+//         off by 2^-53 |r| + |n| 2^-94. The relative error is below 2^-50 again.
 //   tanh  m = e^y - 1, y = 2|x|, is core(y) below 0.3466; above, the subtraction multiplies the relative
-//   error of exp
-//         by e^y / (e^y - 1) < 3.5. m / (m + 2) rounds twice and moves by less than m does: below 2^-47.
+//         error of exp by e^y / (e^y - 1) < 3.5. m / (m + 2) rounds twice and moves by less than m does:
+//         below 2^-47.
 // An ulp of f32 is more than 2^-24 of the value, so the tables' ulps are off by less than
 //   2^-26 (exp2, exp),  2^-23 (tanh).
 #pragma once

@@ -6,8 +6,7 @@
 //
 // qk: K lies in d/2 dimensions U, the query has a part outside of them, or errors of K across the query would
 // be hidden:
-//   k = sqrt(d) U x + outliers,   q . k / sqrt(d) = beta cos(x_query, x_key),   q = beta sqrt(d)/d (k_needle
-//   + eta w),  w orthogonal to U
+//   k = sqrt(d) U x + outliers,   q . k / sqrt(d) = beta cos(x_query, x_key),   q = beta sqrt(d)/d (k_needle + eta w),  w orthogonal to U
 // pv: K is noise, and the needle's key is moved along its query until its logit is `score`; the values' mean
 // is what a truncating accumulator loses.
 #pragma once

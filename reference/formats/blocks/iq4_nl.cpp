@@ -4,7 +4,7 @@
 //   d0   = m / -127
 //   code = the codebook entry c nearest to x / d0 (x times the f32 inverse; ties to the larger entry)
 //   d    = sum x^2 c x / sum x^2 c^2 over the chosen entries, the least-squares scale under weights x^2, in
-//   order
+//        order
 // A block whose absmax is below 1e-15 has d = 0; ggml leaves stale codes there, here they are 0.
 #include "reference/formats/blocks/inline_block.hpp"
 #include "reference/formats/blocks/iq4_codebook.hpp"

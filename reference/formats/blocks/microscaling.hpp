@@ -6,7 +6,7 @@
 // Quantiser:
 //   shared exponent, clamped to e8m0, by the policy's rule; emax = floor(log2(largest element)):
 //     floor  floor(log2(absmax)) - emax, the rule of OCP MX: an absmax in the last part of its binade is
-//     clipped
+//            clipped
 //     ceil   ceil(log2(absmax)) - emax: nothing is clipped
 //     even   floor(log2(absmax rounded to the element's fraction bits, halves up)) - emax
 //     rceil  ceil(log2(f32 quotient absmax / largest element)), the quotient a division or a product with the

@@ -1,7 +1,7 @@
 // mxfp4_ggml.
 // Quantiser, bit-compatible with quantize_row_mxfp4_ref:
 //   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of
-//   two it
+//        two it
 //          rounds up to it); EncodePolicy::mx_exact: the exact floor, which kernels that read the exponent's
 //          bits have
 //   code = the one that minimises |value - x| in f32; ties go to the smaller magnitude, and a zero is always

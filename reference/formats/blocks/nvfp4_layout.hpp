@@ -1,17 +1,16 @@
 // What nvfp4 and nvfp4_swizzled share: everything but where a block scale lies.
 //   plane ""               e2m1 codes, row-major, two to a byte, the earlier element in the low nibble
 //   plane ".block_scale"   e4m3fn, one per 16 elements along the innermost axis, in the order that the file
-//   says
+//                          says
 //   plane ".global_scale"  f32 [1]
 // value = e2m1 * block_scale / global_scale: the stored global scale is the quantising one, so decoding
 // DIVIDES. The product is exact, the quotient is the nearest f64 (and as float the nearest f32: 24 + 25 bits
-// leave no false tie).
-// Quantiser:
+// leave no false tie). Quantiser:
 //   global_scale = 448 * 6 / absmax of the tensor's finite elements (1 when that is 0, at most the largest
 //   f32)
 //   block_scale  = nearest-even e4m3fn of block absmax * global_scale / 6, saturating
 //   code         = the policy's rounding of the real x * global_scale / block_scale, or 0 where the block
-//   scale is 0
+//                scale is 0
 // NaN under NanPolicy::propagate, and Inf under Overflow::ieee, make their block scale NaN and its codes 0;
 // otherwise Inf saturates.
 #pragma once

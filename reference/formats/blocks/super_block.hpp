@@ -9,8 +9,7 @@
 //
 // ggml chooses scales by a search over candidates, and files hold what some version of that search found: no
 // quantiser is the right one. This one, where such a search begins, serves to make inputs. kFarCode is the
-// code of largest magnitude. Per group of range [low, high], 0
-// included:
+// code of largest magnitude. Per group of range [low, high], 0 included:
 //   step = (high - low) / kFarCode, offset = -low            formats with a minimum
 //   step = the signed element of largest magnitude / kFarCode   others
 // d = largest |step| / kTopScale, dmin = largest offset / kTopMinimum; both rounded to f16, then scales,

@@ -36,8 +36,8 @@ double measure_read_bandwidth(int threads, int rounds);
 
 // Every figure that the oracle promises, as ratios within one run: to plain f64 attention, which is the same
 // tile code with all that certifies taken out; to a plain f64 dot product of as many terms, so that the
-// former is no straw man; to Boost's mpfr.
-// dot_ns: of one term of that dot product. keys: of the long case (2^20).
+// former is no straw man; to Boost's mpfr. dot_ns: of one term of that dot product. keys: of the long case
+// (2^20).
 std::vector<AttentionFigure> attention_figures(int rounds, double dot_ns,
                                                std::int64_t keys = std::int64_t{1} << 20);
 // What has no promise of its own: nanoseconds, and the share of the machine's memory bandwidth that K and V

@@ -41,7 +41,7 @@
 // q=q8_K: codes as in q8_0 over blocks of 256, their scale f32(a / 127), and sums of 16 codes as integers,
 // exact: minimum_error is 0, and
 //   minimum_size = sum_i max_j |m_ji| 2 |n_i s|,  m_ji the minimum that element i of key j stands on (q2_K,
-//   q4_K, q5_K).
+//                                                 q4_K, q5_K).
 //
 // q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite
 // number of the format,

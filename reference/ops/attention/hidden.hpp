@@ -2,14 +2,12 @@
 // kernel reads all the same (hidden=added).
 //
 //   empty=mean   a finite mask, as frameworks add: x + mask = mask where |x| is below half a step of mask
-//   (f32: 2^103), so that all
-//                weights of such a row are equal, and the row is that of q = 0 without a mask, 1 / n of each
-//                of a sequence's n keys.
-//                Its value and limits are that problem's. With a sink the mask is far below it: 0. With
-//                alibi, slope |i - j| is below
-//                half a step too.
+//                (f32: 2^103), so that all weights of such a row are equal, and the row is that of q = 0
+//                without a mask, 1 / n of each of a sequence's n keys. Its value and limits are that
+//                problem's. With a sink the mask is far below it: 0. With alibi, slope |i - j| is below half
+//                a step too.
 //   hidden=added  a logit has -Inf added, and its weight of 0 is multiplied with V: NaN - Inf, Inf - Inf, 0
-//   Inf and 0 NaN are NaN. The
+//                 Inf and 0 NaN are NaN. The
 //                default, skipped, selects: what is hidden does not matter, whatever it is.
 #pragma once
 

@@ -116,8 +116,7 @@ std::vector<TensorSpec> attention_tensors(const Attributes& attributes) {
 }
 
 // page_table  the first batch * width members of a seeded shuffle of the pool, so that pages are out of
-// order, mixed
-//             between sequences, and a fifth of the pool belongs to nobody
+//             order, mixed between sequences, and a fifth of the pool belongs to nobody
 // lengths     one sequence, drawn, has all `len` keys, the others 1..len
 // mask        3 of 4 keys visible; every eighth row sees none (row 5, 13, ...)
 void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs) {

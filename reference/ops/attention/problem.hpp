@@ -9,12 +9,12 @@
 //   out[i,c] = sum over visible j of p[i,j] v[j,c];  0 where row i sees no key
 //   i_abs    = length[b] - rows + i                                          (causal is aligned bottom-right)
 //   scale    = the f64 number nearest to 1 / sqrt(d), or the attribute read as f64: that number in every
-//   derivation
+//            derivation
 //
 //   rotate=qkv   V is stored rotated in groups of 32 columns:  y[j] = H D v[j] / sqrt(32),
 //                out[i] = D H (sum over visible j of p[i,j] y[j]) / sqrt(32)
 //   rotate=qk    (and the q, k of qkv) both are stored rotated; H D / sqrt(32) is orthogonal, so q.k needs
-//   nothing
+//                nothing
 #pragma once
 
 #include <cstddef>
@@ -41,17 +41,14 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; in
 //                memory order too, where a level knows the steps of full blocks alone
 //   pv_block     the same of the keys of p.v, all but the last of a partial sum, of a tile and of a page;
-//   hidden
-//                keys, which are multiplied by 0, count
+//                hidden keys, which are multiplied by 0, count
 //   scores       format that the logits are rounded to, once, after the scale
 //   q, convert   formats that q, and K and V, are converted to before anything else
 //   v_inverse    row: V in tq3_0 enters PV in its rotated basis, scale times codebook value, and D H /
-//   sqrt(32) is applied
-//                to the output row: the problem of rotate=qkv with these numbers for y
+//                sqrt(32) is applied to the output row: the problem of rotate=qkv with these numbers for y
 //   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are
-//   rescaled,
-//                at most once per tile; the row sum of a tile is formed in any order and added to the running
-//                sum
+//                rescaled, at most once per tile; the row sum of a tile is formed in any order and added to
+//                the running sum
 //   exp_ulp      error of the kernel's exp in ulps of f32 (of a subnormal result: of 2^-149, or flushed to
 //                0), for its own rounded argument; exp(0) is exactly 1, so that a maximum which does not rise
 //                costs no error. The log that merges parts errs as much
@@ -75,13 +72,12 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   out          format of the result before it is stored in dtype
 //   order        any         nothing is assumed beyond the above
 //                tiles       tiles of `tile` keys, the first at key 0, in ascending order, a tile without a
-//                visible key
-//                            skipped; every weight is relative to the running maximum, its own tile's keys
-//                            included
+//                            visible key skipped; every weight is relative to the running maximum, its own
+//                            tile's keys included
 //                descending  the same from the last tile to the first
 //                sequential  tiles, and in them keys and the products of a dot, in ascending order
 //   qk_order, pv_order  (order.hpp) how the terms of one partial sum (chunk, promote) are added; where PV
-//   runs through
+//                       runs through
 //                one accumulator over tiles (no promote), how a tile's terms are added to it
 //   rowsum_order any: every association of all keys' weights. Else how a tile's weights are added, before
 //   their sum is added to
@@ -89,9 +85,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //                are 1 and N running sums over all tiles, added at the end (each thread of a fragment keeps
 //                its own)
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of
-//   such;
-//                any: or one fused operation, S scale - f32(max S scale), of a rescale too where the maximum
-//                rises (where it stays the factor is 1)
+//                such; any: or one fused operation, S scale - f32(max S scale), of a rescale too where the
+//                maximum rises (where it stays the factor is 1)
 //   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32. q_rounded: and the
 //                product is rounded to q's format, as it is under a matrix unit, which takes no other. any:
 //                scores or q, without that rounding
@@ -110,8 +105,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   level=detap: bounds_problem.hpp.)
 //   level        the sharpest derivation that may set the limit, of those that the declaration carries:
 //                detap (assumes no order), detord, ca (cast-aware), emu (unit emulated, order=sequential
-//                only); replay: the schedule says every
-//                bit (replayed.hpp)
+//                only); replay: the schedule says every bit (replayed.hpp)
 
 enum class MaskKind : std::uint8_t { none, causal, window, random };
 enum class RotateKind : std::uint8_t { none, qk, qkv };

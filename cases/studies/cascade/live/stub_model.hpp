@@ -2,7 +2,7 @@
 //
 //   token t -> embedding e_t in R^8, uniform in [-5, 5]; bytes from 0x80 up are the large range, [25, 50]
 //   v      = dequantise(quantise_e4m3fn(e_t / scale))      the "KV cache": one scale per token, or one that
-//   is locked
+//                                                          is locked
 //   n      = (v - mean) / sqrt(var + 1e-12)                LayerNorm, two-pass
 //   state += sign(position) * n                            what attention would gather
 //   logits = gain * W state / sqrt(length) + B[last]       softmax gives the probabilities, argmax the token

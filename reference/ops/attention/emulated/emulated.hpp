@@ -2,10 +2,9 @@
 // hardware runs, and what every bound in bounds.hpp is tested against.
 //
 //   S_j  = q.k_j                    by `qk`: a matrix unit (chunk products per chain, chains added in f32),
-//   or a
-//                                   scalar accumulator, products rounded, ascending order
+//                                   or a scalar accumulator, products rounded, ascending order
 //   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * tanh(f32(S_j * f32(scale / cap)))), tanh as
-//   exp below
+//                                  exp below
 //   x_j  = scores(f32(z_j + bias_j))
 //   tiles of `tile` keys in ascending order; a tile without a visible key is skipped:
 //     m' = max(m, max x_j)
@@ -14,8 +13,7 @@
 //     P_j = p(w_j * 2^p_shift)
 //     l  = l * a + sum w_j          or sum of P_j 2^-p_shift when denominator=cast
 //     o  = o * a + sum P_j v_j      by `pv`: a unit chained through o, or chains of `promote` keys from zero
-//     added to
-//                                   o in f32, or a scalar accumulator
+//                                   added to o in f32, or a scalar accumulator
 //   split > 1: the tiles are dealt to `split` runs of consecutive tiles; each gives
 //     o_s   = o * (1/l)
 //     lse_s = m + log l

@@ -10,7 +10,7 @@
 //                                                       verified units in a declared order are computed
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
 //           for bit as in emulated.hpp                  (under a soft cap as ca: its tanh is known to
-//           tanh_ulp only)
+//                                                       tanh_ulp only)
 // A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, order=any
 // admits detap only, and the levels above it are of a kernel that declares to be one of emulated.hpp's shape:
 // tiles from key 0, the scale after q.k, the sink last, no lag (bounds_problem.hpp has the words).
@@ -34,7 +34,7 @@
 // A product is cut by less than Q, and not at all if it is a multiple of Q; the same for a. With n_x terms
 // that are not known multiples,
 //   |D - exact| < n_x Q + rho |D|  (+ eta where D is subnormal),   rho = 2^(1-p) toward zero, 2^-p to
-//   nearest;
+//                                  nearest;
 // units that floor partial results add 2 (floor) or 4 (floor_halves) Q. M_u is bounded by
 // floor(log2 max(head, |a| + E)), E the error so far. Exponents are not normalised: head >= |product| can
 // happen for a subnormal operand, so heads are formed from operand exponents not below the format's smallest.
@@ -50,8 +50,7 @@
 // Scalar accumulators: gamma_{n+1} sum |q k|. A lattice on which no sum can be rounded gives 0.
 //
 // 2 LOGITS. x^_j = f(S^_j sigma^), sigma^ = sigma (1 + h), |h| <= 4u (scale and log2 e, each rounded). All x^
-// share
-// h: the common shift h M cancels in the softmax, h (X_j - M) remains. In the frame shifted by h M:
+// share h: the common shift h M cancels in the softmax, h (X_j - M) remains. In the frame shifted by h M:
 //   |x^_j - X_j| <= e_j
 //   e_j = sigma dS_j (1 + 8u) + (u |X_j| + u_scores max(|X_j|, Z_j)) (1 + 8u) + 4u |X_j - M| + underflow of
 //   `scores`
@@ -72,8 +71,7 @@
 // intervals decide). detap: every tile of the part. Each of the 1 + na_j factors may be flushed: omega (na_j
 // + 2) per key at most, in units of the largest weight <= W. The first visible tile multiplies zeros; a tile
 // without visible keys is skipped: neither errs. If all visible S are exactly the same number, all x^ are
-// (under a tanh that may err: if they are 0), p = 1, no
-// rescale: theta = 0 and P is exact.
+// (under a tanh that may err: if they are 0), p = 1, no rescale: theta = 0 and P is exact.
 //
 // A fused argument (argument=any) is f32 of S_j sigma - f(mu_t sigma). The rounding of mu_t sigma, u |mu_t|,
 // is that of one key's weight, and of the rescale into t; but the rescale out of t has the unrounded mu_t
@@ -84,7 +82,7 @@
 // 4 RATIO. If only weights erred,
 //   o'      = sum w_j (1 + d_j) v_j / sum w_j (1 + d_j)
 //   o' - o  = sum w_j d_j (v_j - o) / (W (1 + sum P_j d_j))
-//   exactly,
+//           exactly,
 // hence with Theta = sum P_j theta_j < 1
 //   |o' - o| <= R = sum P_j theta_j |v_j - o| / (1 - Theta).
 // A sink is a key with v = 0. Errors that numerator and denominator do not share: the numerator is C W' (o' +
@@ -94,35 +92,28 @@
 //
 // 5 CAST OF P (scale 2^k, exact).
 //   detap   w^ <= 1 relative to its tile, unknown which; the error reaches the result multiplied by the
-//   remaining
-//           rescales, at most w_j (1 + theta_j) / w^:
+//           remaining rescales, at most w_j (1 + theta_j) / w^:
 //             max(u_P / (1 + u_P) w_j (1 + theta_j), half the subnormal spacing 2^-k).
 //           (Half an ulp at w_j itself would be wrong: rescaling moves w^ across binades.)
 //   detord  w^_j lies in exp(X_j - M_t -+ (e_j + dM_t + u |X_j - M_t| + eps)); half an ulp at its upper end.
 //   ca      both ends rounded; if equal the operand is known and the cast is no error. Then the weights in
-//   the
-//           numerator no longer telescope with mu_t: key j contributes
+//           the numerator no longer telescope with mu_t: key j contributes
 //             c_j exp(mu_t - mu_T) = C c_j exp(M_t - M) (1 + a_t),
 //             |a_t| <= expm1(dM_t + u (M - M_t + 2 dmu) + na_t eps (1 + 2 eps)),
 //           and the denominator W (1 + d), |d| <= Theta. With o_c = sum c_j exp(M_t - M) v_j / W and X the
-//           sum of all
-//           deviations of the numerator,
+//           sum of all deviations of the numerator,
 //             |o^ - o_c| <= (X / W + l' |o_c|) / (1 - l'),   l' = (1 + Theta)(1 + lambda) - 1.
 // denominator=cast: the row sum is of the cast weights; the cast joins theta (detap, detord) or W is replaced
 // by the sum of c (ca).
 //
 // 6 PV. The steps of section 1 on weight times v.
 //   detap       partial sums of kernel weights, T as above in units of the final scale (every bound there is
-//   linear,
-//               so a factor exp(M_t - M) <= 1 only shrinks it); chains from zero of `promote` keys: E is
-//               linear in
-//               each chain's sum, so it adds up over the chains, plus u per f32 addition; a scalar
-//               accumulator:
-//               gamma_{keys + chains + 1}.
+//               linear, so a factor exp(M_t - M) <= 1 only shrinks it); chains from zero of `promote` keys: E
+//               is linear in each chain's sum, so it adds up over the chains, plus u per f32 addition; a
+//               scalar accumulator: gamma_{keys + chains + 1}.
 //   detord, ca  signed partial sums with all deviations so far added; they are known up to the factor
-//   exp(|dM_t|) and
-//               later rescales, which multiplies |a|. A sum that may overflow may be anything from there on
-//               (Inf 0 is NaN).
+//               exp(|dM_t|) and later rescales, which multiplies |a|. A sum that may overflow may be anything
+//               from there on (Inf 0 is NaN).
 // A rescale rounds: u |o|, and into the unit's own register (2^-13 for e8m13, 2^-11 for f16) if sums chain
 // through it. Later rescales multiply what was added by at most (1 + a): the final factor (1 + 2 a) on the
 // numerator's own errors.

@@ -1,9 +1,8 @@
 // Kernels that err in one step as much as their contract admits, in the direction that hurts an output most,
-// and are exact
-// otherwise: each level's limit holds them, and not the kernel that errs in that step by a factor more. What
-// the limit spends on one step is thereby known from both sides, with nothing else in it: the inputs make
-// every inequality of the derivation nearly an equation (one component per head, so that |q k| is |q| |k|;
-// one tile; logits of one magnitude).
+// and are exact otherwise: each level's limit holds them, and not the kernel that errs in that step by a
+// factor more. What the limit spends on one step is thereby known from both sides, with nothing else in it:
+// the inputs make every inequality of the derivation nearly an equation (one component per head, so that |q
+// k| is |q| |k|; one tile; logits of one magnitude).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,52 +12,40 @@
 // 1. Logits. |x'_j - x_j| <= lambda for every j. With
 //      B       = scale |q|_2 max|k_j|_2 >= scale sum|q_i k_ji| >= |scale S_j|        (Cauchy-Schwarz)
 //      X       = B + |bias|max + |sink| >= |x_j|      (a sink 200 below the largest logit weighs nothing:
-//      left out)
+//                                                     left out)
 //    lambda is the sum of
 //      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a
-//      partial sum, by the
-//                               height of qk_order; unless scaling=scores the larger of that and E_qk of the
-//                               scaled products, of which what underflows is not scaled down
+//                               partial sum, by the height of qk_order; unless scaling=scores the larger of
+//                               that and E_qk of the scaled products, of which what underflows is not scaled
+//                               down
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
 //      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
 //                               before, for a kernel may round the product alone
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the
-//      f16
-//                               rounding of the scale; K: u_convert, and 2 u where decoded values need a
-//                               rounding in
-//                               f32; and their subnormal steps
+//                               f16 rounding of the scale; K: u_convert, and 2 u where decoded values need a
+//                               rounding in f32; and their subnormal steps
 //                               tq3_0: 10 u, for each of 5 stages of butterflies is sqrt(2) times an
 //                               orthogonal map whose sums round by u of themselves, so by u of the 2-norm of
 //                               the block, and level, scale, 1 / sqrt(32) and their products round as much
 //      2 u B + 5 u X            from S_j to an exponent. f32(scale), log2 e in f32 and products of such
-//      factors are
-//                               common to all keys: a relative error each of x_j, for what it does to the
-//                               maximum all
-//                               keys share. A difference from the maximum is up to 2 X, and so is that times
-//                               log2 e. In u X:
+//                               factors are common to all keys: a relative error each of x_j, for what it
+//                               does to the maximum all keys share. A difference from the maximum is up to 2
+//                               X, and so is that times log2 e. In u X:
 //                                 f32(scale) 1, its product with S_j 1, the difference 2, log2 e 1, their
 //                                 product 2: 7
 //                                 the same by an fma(x'_j, log2 e, -f32(m log2 e)):              1, 1, 1, 2:
-//                                 5
-//                                 scale log2 e as one factor 3, its product 1, the difference 2: 6; in an
-//                                 fma: 5
-//                                 q times scale before: f32(scale) 1, the products 1, and 5 behind it: 7; q
-//                                 times
-//                                 scale log2 e, 3, or one after the other, 1, 1, 1, the last products 1, and
-//                                 2: 6
+//                                 5 scale log2 e as one factor 3, its product 1, the difference 2: 6; in an
+//                                 fma: 5 q times scale before: f32(scale) 1, the products 1, and 5 behind it:
+//                                 7; q times scale log2 e, 3, or one after the other, 1, 1, 1, the last
+//                                 products 1, and 2: 6
 //                               and a natural exp has no log2 e. 2 of the 7 are of the scale, so of B; both
-//                               of them
-//                               with the errors of x_j so far, for it is the kernel's numbers that are
-//                               rounded.
-//                               With the rescales: the running maximum only grows, so the exponents of all
-//                               rescales of
-//                               a key telescope to at most 2 X; with a lag a weight's exponent may go up and
-//                               its rescale
-//                               down: 4 X, 9 u X
+//                               of them with the errors of x_j so far, for it is the kernel's numbers that
+//                               are rounded. With the rescales: the running maximum only grows, so the
+//                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
+//                               weight's exponent may go up and its rescale down: 4 X, 9 u X
 //      u |bias|max + u X        ALiBi: slope times distance, and the sum; times log2 e as above, or with log2
-//      e in the
-//                               slope, 2 in place of 3
+//                               e in the slope, 2 in place of 3
 //      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it
 //                               subtracts, and not the one that the next rescale begins with: each rescale
 //                               errs anew
@@ -66,7 +54,7 @@
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
 //                               those of z by |z| sech^2 z <= |tanh z|
 //      u (6 + 3 m) (X + L + 2) + 2 u exp_ulp (L + 1 + 0.7 m),  L = ln n + lag + [denominator=cast] p_shift ln
-//      2
+//                                                              2
 //                               split > 1, merge=once: rounding of lse = m + ln l, and of the exponents
 //                               formed from it (m = 0); merge=any: that of m merges more, each the log of one
 //                               sum in [1, 2]. merge=states: nothing, the exponents of running maxima
@@ -100,54 +88,43 @@
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than
 // the weight
 //    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is
-//    relative to a
-//    running maximum <= m, so after the rescales the absolute part only shrinks:
+//    relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
 //    The largest key meets no maximum but its own: its computed logit and that maximum, each off by lambda,
-//    are 2 lambda apart at
-//    most, so that its weight is within off = (1 + theta)^2 - 1 of 1. Between 1 - u_p / 2 and 1 + u_p every
-//    weight times 2^p_shift,
-//    a whole power of two among the normal numbers of p, is cast to 2^p_shift. Where off < u_p / 2 that key
-//    is thus off by `off` and
-//    the others, of |v| <= max|v| and 1 - 1/W together, by u_p:
+//    are 2 lambda apart at most, so that its weight is within off = (1 + theta)^2 - 1 of 1. Between 1 - u_p /
+//    2 and 1 + u_p every weight times 2^p_shift, a whole power of two among the normal numbers of p, is cast
+//    to 2^p_shift. Where off < u_p / 2 that key is thus off by `off` and the others, of |v| <= max|v| and 1 -
+//    1/W together, by u_p:
 //      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + off A).
 //    Not with a lag, nor of shares. Weights of FP8 that are clipped at 240 where 256 is due are 1/16 = u_p
-//    off: no more than the
-//    cast of any other weight, and seen on a row that one key holds alone.
+//    off: no more than the cast of any other weight, and seen on a row that one key holds alone.
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
 //    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way:
-//    nothing cancels,
-//    and D = A + |o| in 2. where there is more than one tile. denominator=cast: numerator and denominator
-//    share it: u_p joins theta instead, and the
-//    absolute part acts on the row sum too, by n (eta_p + 2^-126) / W more in e_l.
+//    nothing cancels, and D = A + |o| in 2. where there is more than one tile. denominator=cast: numerator
+//    and denominator share it: u_p joins theta instead, and the absolute part acts on the row sum too, by n
+//    (eta_p + 2^-126) / W more in e_l.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
-//      theta)(1 + u_p) and largest head max|v|
+//              theta)(1 + u_p) and largest head max|v|
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial
-//                sums of
-//                `promote`, divided by W
+//                sums of `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv /
-//    (2^p_shift W) per
-//    rescale (of the register that is rescaled: of `pv` when sums chain through it over tiles, else of f32;
-//    eta_pv what it
-//    loses below its normal numbers), (split + 5 + 4 div_ulp) u A for the merge, whose parts are divided
-//    before
-//    and whose weights after; with merge=any every merge divides: (3 + 2 div_ulp) split, or weighs by
-//    exp(lse_i - lse), which add up to 1 but for the rounding of lse, its log and
-//    the exps, and are divided by nothing: (split - 1) (u (2 (X + ln(n + 2) + 1) + 4) + 2 u exp_ulp (0.7 +
-//    1)) A. Conversion of V: u_convert A (+ its subnormal step), or
-//    what the steps of conversions.hpp make of the output; 2 u A where decoded values need a rounding, of
-//    tq3_0 10 u sum A_c over a block, which bounds 10 u sum p_j |v_j|_2 of its numbers. The numerator's
-//    errors are
+//    (2^p_shift W) per rescale (of the register that is rescaled: of `pv` when sums chain through it over
+//    tiles, else of f32; eta_pv what it loses below its normal numbers), (split + 5 + 4 div_ulp) u A for the
+//    merge, whose parts are divided before and whose weights after; with merge=any every merge divides: (3 +
+//    2 div_ulp) split, or weighs by exp(lse_i - lse), which add up to 1 but for the rounding of lse, its log
+//    and the exps, and are divided by nothing: (split - 1) (u (2 (X + ln(n + 2) + 1) + 4) + 2 u exp_ulp (0.7
+//    + 1)) A. Conversion of V: u_convert A (+ its subnormal step), or what the steps of conversions.hpp make
+//    of the output; 2 u A where decoded values need a rounding, of tq3_0 10 u sum A_c over a block, which
+//    bounds 10 u sum p_j |v_j|_2 of its numbers. The numerator's errors are
 //      N       = C + E_pv + changes u_pv A + [split > 1] the merge + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most n + split additions of numbers >= 0 (any
 // association of
 //    all keys; where rowsum_order is told, tile + tiles + split, or its height in a tile; of running sums
-//    over all tiles, the
-//    height of those). Hidden keys add 0 in their places: the height is that of the places, and never more
-//    than there
-//    are keys. One rounding per rescale, and the weights that are flushed, n 2^-126 / W.
+//    over all tiles, the height of those). Hidden keys add 0 in their places: the height is that of the
+//    places, and never more than there are keys. One rounding per rescale, and the weights that are flushed,
+//    n 2^-126 / W.
 // 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their
 // product 3 u,
 //      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)
@@ -161,22 +138,19 @@
 //    holds up to e^lag 2^p_shift sum|v_j| and l up to e^lag n, which later rescales bring down. What must be
 //    finite:
 //      2^p_shift sum|v_j| (1 + theta)(1 + u_p) + E_pv     in f32; in the register of `pv` too, there with at
-//      most
-//                                                         `promote` max|v| for the sum
+//                                                         most `promote` max|v| for the sum
 //      n + exp(sink - max x_j)                            in `rowsum`, of cast weights times 2^p_shift; a
 //                                                         kernel may take the maximum over keys alone
 //      2^p_shift (1 + theta)                              in `p`
 //      q times scale and log2 e                           in f32, unless scaling=scores
 //      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of
-//      16 bits claims nothing
+//                                                         16 bits claims nothing
 //      scale times the scales of K and of q               in f32
 //      the partial sums of the inverse WHT                in f32, with rotate=qkv
 //    So pv=f16 claims nothing for 1000 keys of |V| = 100 (a correct kernel gives Inf when the needle is
-//    last), nor
-//    rowsum=f16 for 66,560 keys (the sum is Inf, the output 0). The stagnation of a row sum is inside e_l <
-//    1/2.
-//    A sink of +Inf claims nothing: 0 where the maximum is over keys alone, NaN where it is over the sink
-//    too.
+//    last), nor rowsum=f16 for 66,560 keys (the sum is Inf, the output 0). The stagnation of a row sum is
+//    inside e_l < 1/2. A sink of +Inf claims nothing: 0 where the maximum is over keys alone, NaN where it is
+//    over the sink too.
 // Sums of codes (q in FP8, scaled K) and of rescaled weights are known up to a factor that is no power of
 // two: a matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
 //

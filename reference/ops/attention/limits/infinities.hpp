@@ -22,7 +22,7 @@ class ProductSum {
 //
 //   w_j = exp(x_j - m), m the largest logit or the sink;  r = w_j / sum of all w
 //   claimed  when  r >= 16 T  for all of them,  T the smallest normal number of p, 2^-p_shift of integers
-//   (2^-60 at least)
+//                                               (2^-60 at least)
 //
 // Every factor that a kernel multiplies an infinity by (a weight before or after its division by the row sum,
 // a rescale by a later maximum, a merge's weight of a part) is at least r. The logit of a kernel differs by

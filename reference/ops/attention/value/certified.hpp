@@ -5,19 +5,15 @@
 //  order if
 //       sum|q_i| max|k| <= 2^53 lsb(q) lsb(k)
 //     (every partial sum is then a multiple of lsb(q) lsb(k) below 2^53 of them). That is checked per block;
-//     if it
-//     fails, q is cut into two or three slices on fixed grids, each exact, and if that fails too, TwoProd and
-//     TwoSum
-//     carry S_j as a pair, error at most d^2 u^2 sum|q_i k_i| (Ogita, Rump, Oishi 2005). Factors that a key's
-//     codes
-//     share (scale of a token or head, power of two of the decoding) stay outside.
+//     if it fails, q is cut into two or three slices on fixed grids, each exact, and if that fails too,
+//     TwoProd and TwoSum carry S_j as a pair, error at most d^2 u^2 sum|q_i k_i| (Ogita, Rump, Oishi 2005).
+//     Factors that a key's codes share (scale of a token or head, power of two of the decoding) stay outside.
 //  2. x_j = scale * factor_j * S_j as a pair by TwoProd; soft cap and ALiBi keep it a pair (tanh-inl.hpp,
 //  TwoSum).
 //  3. w_j = exp(x_j - M ln 2), M an integer not below max x / ln 2 - 1: weights are relative to a power of
 //  two, so
 //     that every rescaling of the running sums by 2^(M_old - M_new) is exact and costs no accuracy, however
-//     often it
-//     happens. M ln 2 is a pair too; its subtraction is TwoSum.
+//     often it happens. M ln 2 is a pair too; its subtraction is TwoSum.
 //  4. sum w_j by TwoSum; sum w_j v_j by 64 fused operations within the block, TwoSum across blocks.
 //
 // Certificate. Let w_j (1 + eta_j) be the weights used. By (1)-(3), |eta_j| <= eps,
