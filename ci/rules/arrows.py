@@ -241,5 +241,6 @@ def check(tree):
         found = circle({a: set(b) for a, b in parts.items()})
         if found:
             file, number = parts[found[-2]][found[-1]]
-            yield f"{file}:{number}: folders in a circle: {' -> '.join(found)}" + (f" in {folder}" if folder
-                                                                                   else "")
+            yield f"{file}:{number}: folders in a circle: {' -> '.join(found)}" + (
+                f" in {folder}" if folder else ""
+            )

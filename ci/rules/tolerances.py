@@ -83,16 +83,21 @@ def _right(text, at):
 def _bounds(text, m, line):
     """Whether the number defines a variable that stands beside a comparison further down."""
     name = VARIABLE.search(line[:m.start() - text.rfind("\n", 0, m.start()) - 1])
-    return name is not None and any(_slack(text, use.start(), use.end())
-                                    for use in re.compile(rf"(?<![\w.]){name[1]}(?![\w(])").finditer(text,
-                                                                                                     m.end()))
+    return name is not None and any(
+        _slack(text, use.start(), use.end())
+        for use in re.compile(rf"(?<![\w.]){name[1]}(?![\w(])").finditer(text, m.end())
+    )
 
 
 def _explained(lines, number, python):
     mark = "#" if python else "//"
     before = number - 2
-    while not python and before > 0 and lines[before].rstrip()[-1:] not in (";", "{", "}",
-                                                                            ":") and mark not in lines[before]:
+    while (
+        not python
+        and before > 0
+        and lines[before].rstrip()[-1:] not in (";", "{", "}", ":")
+        and mark not in lines[before]
+    ):
         before -= 1  # the statement began on an earlier line
     return mark in lines[number - 1] or (number > 1 and lines[before].strip().startswith(mark))
 
@@ -115,9 +120,12 @@ def check(tree):
         places = {}
         for m in POWER.finditer(text):
             number = text.count("\n", 0, m.start()) + 1
-            if tree.is_test(file) and int(m[1]) not in UNITS and not _explained(lines, number,
-                                                                                python) and _slack(text,
-                                                                                                   m.start(), m.end()):
+            if (
+                tree.is_test(file)
+                and int(m[1]) not in UNITS
+                and not _explained(lines, number, python)
+                and _slack(text, m.start(), m.end())
+            ):
                 places[number] = "a power of two that is no format's unit, and no comment beside it: "
         text = POWER.sub(lambda m: " " * len(m[0]), text)
         places |= {text.count("\n", 0, m.start()) + 1: "" for m in ALWAYS.finditer(text)}

@@ -100,9 +100,13 @@ class Repro(unittest.TestCase):
                 self.assertRegex(shown.stdout, r"got (0.37\d*|0|0.0), allowed .*\noutside")
                 self.assertLessEqual(text.count("\n"), 60)
                 self.assertNotIn("import assay", text)
-                right, _ = self.run_script(lambda t: t.replace(", kernel()",
-                                                               ", None").replace("\nprint(f",
-                                                                                 "\ngot = struct.unpack('f', struct.pack('f', float(value)))[0]\nprint(f", 1))
+                right, _ = self.run_script(
+                    lambda t: t.replace(", kernel()", ", None").replace(
+                        "\nprint(f",
+                        "\ngot = struct.unpack('f', struct.pack('f', float(value)))[0]\nprint(f",
+                        1,
+                    )
+                )
                 self.assertEqual((right.returncode, right.stdout.splitlines()[-1]), (0, "inside"),
                                  line + "\n" + right.stdout)
 

@@ -129,9 +129,9 @@ class Record(unittest.TestCase):
 
             def forward(self, x):
                 q, k, v = self.qkv(self.norm(x)).view(1, 9, 3, 4, 8).permute(2, 0, 3, 1, 4)
-                return x + functional.scaled_dot_product_attention(q, k, v,
-                                                                   is_causal=True).transpose(1, 2).reshape(1,
-                                                                                                           9, 32)
+                return x + functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(
+                    1, 2
+                ).reshape(1, 9, 32)
 
         model, x = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(32, 32)), torch.randn(1, 9, 32)
         with torch.no_grad():

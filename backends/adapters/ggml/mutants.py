@@ -168,9 +168,9 @@ def plant(source):
         at = texts[path].find(old, begin, end)
         if begin < 0 or at < 0:
             sys.exit(f"{path}: '{old}' does not stand in {function}: another version of ggml")
-        texts[path] = texts[path][:at] + new.replace("@",
-                                                     f"(ggml_mutant == {number})") + texts[path][at
-                                                                                                 + len(old):]
+        texts[path] = (
+            texts[path][:at] + new.replace("@", f"(ggml_mutant == {number})") + texts[path][at + len(old) :]
+        )
     for path, text in texts.items():
         with open(path, "w", encoding="utf-8") as opened:
             opened.write(CHOSEN + text)
@@ -232,9 +232,9 @@ def main():
     print("\n| # | area | what is wrong | first red case | verdict |\n|--:|---|---|---|---|", flush=True)
     caught = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for number, (code, red, summary) in zip(chosen,
-                                                pool.map(lambda n: judge(arguments, libraries, n, "-x",
-                                                                         "--jobs", "1"), chosen)):
+        for number, (code, red, summary) in zip(
+            chosen, pool.map(lambda n: judge(arguments, libraries, n, "-x", "--jobs", "1"), chosen)
+        ):
             verdict, _, case = red.partition(" ")
             caught += code == 1 and bool(red)
             print(f"| {number} | {FAULTS[number - 1][0]} | {FAULTS[number - 1][1]} | "

@@ -261,8 +261,12 @@ class Subject:
     def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch"):
         if arrays not in ("torch", "numpy"):
             raise Mistake(f"arrays={arrays!r}: torch or numpy is allowed")
-        self.function, self.op, self.variant, self.device = function, op, variant, device or ("cpu"
-                                                                                              if arrays == "numpy" else "")
+        self.function, self.op, self.variant, self.device = (
+            function,
+            op,
+            variant,
+            device or ("cpu" if arrays == "numpy" else ""),
+        )
         self.arrays = arrays
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
         parameters = list(inspect.signature(function).parameters.values())[1:]

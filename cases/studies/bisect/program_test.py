@@ -231,8 +231,11 @@ class Killed(unittest.TestCase):
     def test_it_loses_nothing_and_leaves_nothing(self):
         with tempfile.TemporaryDirectory(prefix="bisect-test-") as scratch:
             planted = Planted(scratch, 19)
-            before, temporary, draw = picture(planted.folder), os.path.join(scratch,
-                                                                            "temporary"), random.Random(COUNT)
+            before, temporary, draw = (
+                picture(planted.folder),
+                os.path.join(scratch, "temporary"),
+                random.Random(COUNT),
+            )
             os.mkdir(temporary)
             marker = f"sleep 97{os.getpid()}"
             for _ in range(COUNT):
@@ -259,10 +262,10 @@ class Killed(unittest.TestCase):
 
 if __name__ == "__main__":
     part = sys.argv[2] if len(sys.argv) > 2 else "quick"
-    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 and re.fullmatch(r"\d+",
-                                                                   sys.argv[3]) else {"plants": 52,
-                                                                                      "flaky": 20,
-                                                                                      "killed": 25}.get(part,
-                                                                                                        0)
+    COUNT = (
+        int(sys.argv[3])
+        if len(sys.argv) > 3 and re.fullmatch(r"\d+", sys.argv[3])
+        else {"plants": 52, "flaky": 20, "killed": 25}.get(part, 0)
+    )
     names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "killed": "Killed"}
     unittest.main(argv=[sys.argv[0], names.get(part, part)], verbosity=1)

@@ -28,9 +28,10 @@ def dot_kernel(a, b, y, m, n, k, scale, slice_k, a_stride, b_stride, y_stride, T
                TILE_N: tl.constexpr, TILE_K: tl.constexpr,
                IMPRECISE: tl.constexpr):
     """y [slices, m, n] f32: one program for a tile of y and a slice of K."""
-    rows, columns = tl.program_id(0) * TILE_M + tl.arange(0,
-                                                          TILE_M), tl.program_id(1) * TILE_N + tl.arange(0,
-                                                                                                         TILE_N)
+    rows, columns = (
+        tl.program_id(0) * TILE_M + tl.arange(0, TILE_M),
+        tl.program_id(1) * TILE_N + tl.arange(0, TILE_N),
+    )
     begin = tl.program_id(2) * slice_k
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for first in range(begin, min(begin + slice_k, k), TILE_K):

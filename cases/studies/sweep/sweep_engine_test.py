@@ -74,14 +74,26 @@ class Told(http.server.BaseHTTPRequestHandler):
         if self.server.openai:
             if self.path != "/v1/completions":
                 return self.answer(404, {})
-            return self.answer(200,
-                               {"choices": [{"text": "",
-                                             "logprobs": {"top_logprobs": [{f"token_id:{token}": p,
-                                                                            "token_id:7": -3.0}]}}]})
-        self.answer(200,
-                    {"content": "",
-                     "completion_probabilities": [{"top_logprobs": [{"id": token, "logprob": p},
-                                                                    {"id": 7, "logprob": -3.0}]}]})
+            return self.answer(
+                200,
+                {
+                    "choices": [
+                        {
+                            "text": "",
+                            "logprobs": {"top_logprobs": [{f"token_id:{token}": p, "token_id:7": -3.0}]},
+                        }
+                    ]
+                },
+            )
+        self.answer(
+            200,
+            {
+                "content": "",
+                "completion_probabilities": [
+                    {"top_logprobs": [{"id": token, "logprob": p}, {"id": 7, "logprob": -3.0}]}
+                ],
+            },
+        )
 
     def said(self, messages):
         """What a model without a fault says to niah and to chat-mrcr."""
@@ -169,8 +181,11 @@ class Engine(Scratch):
             for fault in ("", "a digit less", "no prefix", "another"):
                 with told(fault) as url:
                     row = self.measured(url, cell)
-                spoilt = (fault == "a digit less") if cell.startswith("niah") else fault in ("no prefix",
-                                                                                             "another")
+                spoilt = (
+                    (fault == "a digit less")
+                    if cell.startswith("niah")
+                    else fault in ("no prefix", "another")
+                )
                 self.assertEqual((row["verdict"], row["right"], row["needles"]),
                                  ("pass", 0 if spoilt else needles, needles), (cell, fault))
                 self.assertLessEqual(row["tokens"], int(cell.split("len=")[1].split()[0]))

@@ -38,8 +38,10 @@ def _rows(input, normalized_shape):
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     x = _rows(input, normalized_shape)
     ones = x.new_ones(x.shape[-1])
-    gamma, beta = (ones if weight is None else weight.reshape(-1)), (0 * ones if bias is None
-                                                                     else bias.reshape(-1))
+    gamma, beta = (
+        (ones if weight is None else weight.reshape(-1)),
+        (0 * ones if bias is None else bias.reshape(-1)),
+    )
     return {"x": x, "gamma": gamma, "beta": beta}, {"eps": eps}
 
 
@@ -266,8 +268,12 @@ def rotated(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
         raise Skip("of a rotation of another shape")
     if not (torch.equal(cos[..., :half], cos[..., half:]) and torch.equal(sin[..., :half], sin[..., half:])):
         raise Skip("whose cos and sin are no two halves")
-    table = torch.cat((cos[..., :half], sin[..., :half]), -1).expand(q.shape[0], -1,
-                                                                     -1).reshape(-1, 2 * half).float()
+    table = (
+        torch.cat((cos[..., :half], sin[..., :half]), -1)
+        .expand(q.shape[0], -1, -1)
+        .reshape(-1, 2 * half)
+        .float()
+    )
     cases = []
     for place, x in enumerate((q, k)):
         rows = x.transpose(1, 2)

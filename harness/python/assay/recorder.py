@@ -194,8 +194,9 @@ class Recorder:
         counts = {plane.shape[0] for n, plane in planes.items() if table[n][0][0] in ROW_AXES}
         if self.rows is None or len(counts) != 1 or max(counts) <= self.rows:
             return planes
-        chosen = sorted(random.Random(f"{self.seed} {len(self.files)}").sample(range(counts.pop()),
-                                                                               self.rows))
+        chosen = sorted(
+            random.Random(f"{self.seed} {len(self.files)}").sample(range(counts.pop()), self.rows)
+        )
         return {n: plane.rows(chosen) if table[n][0][0] in ROW_AXES else plane for n, plane in planes.items()}
 
     def _write(self, name, op, attributes, planes, contract):

@@ -332,8 +332,11 @@ def int4_vectors():
             second, numbers = np.float32(1), x.reshape(r, c // size, size)
             if name != "int4_g32_bf16":
                 second = np.float32(np.abs(x).max() / np.float32(448))
-                fp8 = (numbers.astype(np.float64) / float(second)).clip(-448,
-                                                                        448).astype(ml_dtypes.float8_e4m3fn)
+                fp8 = (
+                    (numbers.astype(np.float64) / float(second))
+                    .clip(-448, 448)
+                    .astype(ml_dtypes.float8_e4m3fn)
+                )
                 numbers = fp8.astype(np.float32)
             scale = (np.abs(numbers).max(axis=2) / np.float32(7)).astype(np.float32)
             scale = scale.astype(ml_dtypes.bfloat16 if name == "int4_g32_bf16"

@@ -189,8 +189,11 @@ class Builder:
                               commit)
         if ended is None:
             return None
-        if ended["ended"] == "exit" and ended["code"] == 0 and os.path.exists(os.path.join(out,
-                                                                                           self.recipe.backend)):
+        if (
+            ended["ended"] == "exit"
+            and ended["code"] == 0
+            and os.path.exists(os.path.join(out, self.recipe.backend))
+        ):
             return ""
         return self._reason(ended,
                             part) or f"the command of --prebuilt left no {self.recipe.backend} in {{out}}"

@@ -223,8 +223,10 @@ class Commits:
     def _agrees(self, name, old, new, halving):
         """Whether every commit that was asked about one name answers alike about another."""
         for i, state in halving.answers.items():
-            if self.known(self.history.commits[i]) and self._answer(self.history.commits[i], name, old,
-                                                                    new)[0] != state:
+            if (
+                self.known(self.history.commits[i])
+                and self._answer(self.history.commits[i], name, old, new)[0] != state
+            ):
                 return False
         return True
 

@@ -56,9 +56,11 @@ def rmsnorm(backend, rows):
     x, _x = tensor(b"x", [v for row in rows for v in row], (len(rows), COLS))
     gamma, _g = tensor(b"gamma", [1.0] * COLS, (COLS,))
     y, out = tensor(b"y", [0.0] * (len(rows) * COLS), (len(rows), COLS))
-    inputs, outputs, attributes = (Tensor * 2)(x,
-                                               gamma), (Tensor * 1)(y), (Attribute * 1)(Attribute(b"eps",
-                                                                                                  b"1e-5"))
+    inputs, outputs, attributes = (
+        (Tensor * 2)(x, gamma),
+        (Tensor * 1)(y),
+        (Attribute * 1)(Attribute(b"eps", b"1e-5")),
+    )
     call = Call(b"rmsnorm", b"", attributes, 1, inputs, 2, outputs, 1)
     trace = Trace(None, KERNEL(lambda *_: None), NOTE(lambda *_: None))
     if backend.run(backend.self, ctypes.byref(call), ctypes.byref(trace), b"\0" * 256):

@@ -208,9 +208,10 @@ class Checkpoint:
             else:
                 _safetensors(file, self.tensors, where)
         self.config = {} if self.gguf is not None else read_json(os.path.join(folder, "config.json"))
-        self.more = {name: read_json(os.path.join(folder, name))
-                     for name in ("hf_quant_config.json", "quantize_config.json",
-                                                                             "quant_config.json")}
+        self.more = {
+            name: read_json(os.path.join(folder, name))
+            for name in ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+        }
         if os.path.isdir(path) and self.gguf is None:
             self._against_index(where)
 

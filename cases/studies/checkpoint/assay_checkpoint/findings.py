@@ -44,8 +44,11 @@ class Seen:
         self.elements = self.saturated = self.nan_codes = self.lost = 0
         self.absmax = 0.0
         finite = parts.table[np.isfinite(parts.table)]
-        ends = [finite.max()] if parts.zeros is None and -finite.max() in finite else [finite.max(),
-                                                                                       finite.min()]
+        ends = (
+            [finite.max()]
+            if parts.zeros is None and -finite.max() in finite
+            else [finite.max(), finite.min()]
+        )
         top = np.isin(np.abs(parts.table), ends) if len(ends) == 1 else np.isin(parts.table, ends)
         if len(ends) == 1:  # codes beyond a symmetric quantiser's end, as -8 is, are at it too
             top |= np.abs(np.where(np.isfinite(parts.table), parts.table, 0)) > ends[0]

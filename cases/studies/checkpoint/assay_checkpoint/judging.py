@@ -157,8 +157,9 @@ def _as_declared(report, module, parts, scheme):
         report.says("group", module.name,
                     f"the metadata says {scheme}, and the scales are for {rows} x {columns} of [{count},{width}]: "
                     f"{words_of(parts)}")
-    elif parts.scales.size == 1 and count * width > 1 and scheme.strategy != "tensor" and wanted != (1,
-                                                                                                     width):
+    elif (
+        parts.scales.size == 1 and count * width > 1 and scheme.strategy != "tensor" and wanted != (1, width)
+    ):
         report.says("group", module.name,
                     f"the metadata says {scheme}, and there is one scale for [{count},{width}]")
     if scheme.bits == 8 and scheme.element.startswith("e") and parts.element != scheme.element:

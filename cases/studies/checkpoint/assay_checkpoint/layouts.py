@@ -114,8 +114,11 @@ def unpacked(words, bits, order):
     per = words.dtype.itemsize * 8 // bits
     places = AWQ_ORDER if order == "awq" and per == 8 else range(per)
     shifts = np.array([bits * place for place in places], words.dtype)
-    return ((words[..., None] >> shifts) & words.dtype.type((1 << bits) - 1)).reshape(*words.shape[:-1],
-                                                                                      -1).astype(np.uint8)
+    return (
+        ((words[..., None] >> shifts) & words.dtype.type((1 << bits) - 1))
+        .reshape(*words.shape[:-1], -1)
+        .astype(np.uint8)
+    )
 
 
 def _down(words, bits, order):
@@ -192,15 +195,20 @@ class Parts:
 
     def _second(self, first, last):
         """The second scale of each row."""
-        return 1.0 if self.second is None else self.second[np.arange(first,
-                                                                     last) * self.second.size // self.shape[0]][:, None]
+        return (
+            1.0
+            if self.second is None
+            else self.second[np.arange(first, last) * self.second.size // self.shape[0]][:, None]
+        )
 
     def steps(self, first, last):
         """The numbers in front of the scale: of codes, less zero points."""
         numbers = self.table[self.codes_of(first, last)]
-        return numbers if self.zeros is None else numbers - self.zeros[np.arange(first,
-                                                                                 last) // self.rows_per][:,
-                                                                                                         self.column]
+        return (
+            numbers
+            if self.zeros is None
+            else numbers - self.zeros[np.arange(first, last) // self.rows_per][:, self.column]
+        )
 
     def values(self, first, last):
         second = self._second(first, last)
@@ -239,9 +247,13 @@ class Parts:
 
 
 def _matrix(array):
-    return array.reshape(-1,
-                         array.shape[-1]) if array.ndim > 2 else array.reshape(1,
-                                                                               -1) if array.ndim < 2 else array
+    return (
+        array.reshape(-1, array.shape[-1])
+        if array.ndim > 2
+        else array.reshape(1, -1)
+        if array.ndim < 2
+        else array
+    )
 
 
 def fits(name, scheme):
@@ -374,9 +386,13 @@ def read(module, roles, name, scheme):
         scales = scales.reshape(count, -1)
     how = strategy_of(scales.shape, count, width, block)
     if how is None:
-        axis = " (one per input channel: the wrong axis)" if scales.size == width and scales.ndim == 1 or scales.shape in (
-            (1, width), (width, 1)) else " (transposed)" if strategy_of(scales.T.shape, count, width,
-                                                                        block) else ""
+        axis = (
+            " (one per input channel: the wrong axis)"
+            if scales.size == width and scales.ndim == 1 or scales.shape in ((1, width), (width, 1))
+            else " (transposed)"
+            if strategy_of(scales.T.shape, count, width, block)
+            else ""
+        )
         raise Refused("axis" if axis else "shape", f"{module}.{layout.inner}",
                       f"scales are {scale} for weights [{count},{width}]{axis}")
     strategy, rows_per, columns_per = how

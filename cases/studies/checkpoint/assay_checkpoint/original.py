@@ -150,9 +150,11 @@ class Compared:
                 search.add(x, first, last)
                 scale = np.nan_to_num(parts.factor(first, last), nan=0.0, posinf=0.0,
                                       neginf=0.0)[:, parts.column]
-                zero = None if parts.zeros is None else parts.zeros[np.arange(first,
-                                                                              last) // parts.rows_per][:,
-                                                                                                       parts.column]
+                zero = (
+                    None
+                    if parts.zeros is None
+                    else parts.zeros[np.arange(first, last) // parts.rows_per][:, parts.column]
+                )
                 steps = np.nan_to_num(parts.steps(first, last), nan=0.0, posinf=0.0, neginf=0.0)
                 with np.errstate(all="ignore"):
                     quotient = np.where(scale > 0, x / scale, 0.0)
@@ -245,8 +247,9 @@ def causes(parts, original, rows):
 
     numbers, factor = parts.table, parts.factor(first, last)[:, parts.column]
     codes = parts.codes_of(first, last)
-    zeros = 0.0 if parts.zeros is None else parts.zeros[np.arange(first,
-                                                                  last) // parts.rows_per][:, parts.column]
+    zeros = (
+        0.0 if parts.zeros is None else parts.zeros[np.arange(first, last) // parts.rows_per][:, parts.column]
+    )
     if parts.bits == 4:
         along = codes.T if parts.layout in ("awq", "int4 by rows") else codes
         back = (lambda c: c.T) if along is not codes else (lambda c: c)

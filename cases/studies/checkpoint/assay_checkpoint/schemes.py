@@ -340,8 +340,11 @@ def _quark(config, into):
             into.says("metadata", key, f"it is {_kind(config[key])}, and a dict by name is expected")
             continue
         for name, given in (config.get(key) or {}).items():
-            scheme = given and given.get("weight") and _quark_scheme(given["weight"], f"{key}.{name}.weight",
-                                                                     order, into)
+            scheme = (
+                given
+                and given.get("weight")
+                and _quark_scheme(given["weight"], f"{key}.{name}.weight", order, into)
+            )
             if scheme and key == "layer_quant_config":
                 into.rules.append(([wildcard(name, key, into.findings)], scheme))
     weight = (config.get("global_quant_config") or {}).get("weight")

@@ -68,8 +68,11 @@ def measure_cells(options, store, cells, kind, header, measure, resumed):
     if budget:
         groups = runner.by_worth(cells, existing)
         fitting = runner.choose(groups, budget)
-        cells = fitting if options.plan or options.slurm or not fitting else [planned for group in groups
-                                                                              for planned in group]
+        cells = (
+            fitting
+            if options.plan or options.slurm or not fitting
+            else [planned for group in groups for planned in group]
+        )
     if options.plan:
         print(text.table(("seconds", "cell"),
                          [(f"{planned.seconds:.2f}", planned.cell) for planned in cells]))

@@ -191,9 +191,11 @@ def measure(engine, cache, timeout, given=None):
         probe, values = values_of(cells[0].cell)
         left = list(cells)
         try:
-            path, about = (given,
-                           {"sha256": digest.of_model(given)}) if probe in REAL else model(probe,
-                                                                                           int(values["seed"]), cache)
+            path, about = (
+                (given, {"sha256": digest.of_model(given)})
+                if probe in REAL
+                else model(probe, int(values["seed"]), cache)
+            )
             texts = {text: i for i, text in enumerate(about.get("token_texts", ()))}
             with engine.start(path, values, int(values["len"]) + 256, timeout, texts) as server:
                 yield None, {"engine": engine.text, "versions": engine.versions(), **server.client.describe()}
@@ -225,8 +227,9 @@ def table(rows):
     for name, group in kernel.series_of(rows).items():
         read = [row for row in group if "right" in row]
         resent = sum(row.get("resent", 0) for row in group)
-        verdicts = ",".join(sorted({row["verdict"] for row in group})) + (f" ({resent} sent again)" if resent
-                                                                          else "")
+        verdicts = ",".join(sorted({row["verdict"] for row in group})) + (
+            f" ({resent} sent again)" if resent else ""
+        )
         if not read:
             found.append((name, verdicts, "", "", "", ""))
             continue

@@ -63,9 +63,11 @@ class Layer:
     def __init__(self, hidden=64):
         self.q, self.k, self.v = (np.zeros((HEAD, WIDTH)) for _ in range(3))
         self.o = np.zeros((WIDTH, HEAD))
-        self.gate, self.up, self.down = np.zeros((hidden,
-                                                  WIDTH)), np.zeros((hidden,
-                                                                     WIDTH)), np.zeros((WIDTH, hidden))
+        self.gate, self.up, self.down = (
+            np.zeros((hidden, WIDTH)),
+            np.zeros((hidden, WIDTH)),
+            np.zeros((WIDTH, hidden)),
+        )
 
 
 def turning(source, pairs):
@@ -90,9 +92,14 @@ def ladder(seed):
     """Two layers. The first copies the key in front of a value to that value's position, the second finds by
     content."""
     source = np.random.default_rng(seed + 1000)
-    constant, quiet, content, previous, value, answer = 0, 1, slice(32,
-                                                                    64), slice(96, 128), slice(160,
-                                                                                               288), slice(288, 416)
+    constant, quiet, content, previous, value, answer = (
+        0,
+        1,
+        slice(32, 64),
+        slice(96, 128),
+        slice(160, 288),
+        slice(288, 416),
+    )
     words = Vocabulary()
     fillers = words.add([f"<f{i}>" for i in range(FILLERS)])
     values = words.add([f"<v{i}>" for i in range(HEAD)])

@@ -102,9 +102,9 @@ def add(commands):
         parser.set_defaults(act=act)
         return parser
     command("compare", compare, "a run against the good nights before it; 1 when a series has got worse")
-    command("good", good,
-            "makes a run one that later ones are compared with").add_argument("--no", action="store_true",
-                                                                              help="not any more")
+    command("good", good, "makes a run one that later ones are compared with").add_argument(
+        "--no", action="store_true", help="not any more"
+    )
     parser = command("accept", accept, "an expected change, from a run on")
     parser.add_argument("--cells", required=True,
                         help="words that the series' names have in common: 'ladder k=q4_0'")

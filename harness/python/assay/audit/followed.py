@@ -169,8 +169,11 @@ def tensor_class():
                 if name in TRUTHS or name == "item":
                     followed.end(result, changed)
                 return result
-            return followed_number(result, changed, followed) if name in ("item", "__float__",
-                                                                          "__int__") else result
+            return (
+                followed_number(result, changed, followed)
+                if name in ("item", "__float__", "__int__")
+                else result
+            )
 
     FollowedTensor.__name__ = FollowedTensor.__qualname__ = "Tensor"
     return FollowedTensor

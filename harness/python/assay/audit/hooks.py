@@ -268,14 +268,15 @@ class Hooks(importlib.abc.MetaPathFinder):
         private = sys.modules.get("numpy.testing._private.utils")
         for owner in [testing, *([private] if private else [])]:
             rules = {
-                "assert_allclose": Rule("numpy.testing.assert_allclose", relative(1e-7,
-                                                                                  0)),  # numpy's own default
+                "assert_allclose": Rule(
+                    "numpy.testing.assert_allclose", relative(1e-7, 0)
+                ),  # numpy's own default
                 "assert_array_almost_equal": Rule("numpy.testing.assert_array_almost_equal", decimals(6)),
                 "assert_almost_equal": Rule("numpy.testing.assert_almost_equal", decimals(7)),
                 "assert_approx_equal": Rule("numpy.testing.assert_approx_equal"),
                 "assert_array_almost_equal_nulp": Rule("numpy.testing.assert_array_almost_equal_nulp"),
                 "assert_array_equal": Rule("numpy.testing.assert_array_equal", exact=True),
-                "assert_equal": Rule("numpy.testing.assert_equal", exact=True)
+                "assert_equal": Rule("numpy.testing.assert_equal", exact=True),
             }
             for name, rule in rules.items():
                 self.replace(owner, name, rule)
@@ -347,8 +348,9 @@ class Hooks(importlib.abc.MetaPathFinder):
         self.put(numbers, "compare", original_number, number)
 
     def _jax_numpy(self, module):
-        self.replace(module, "allclose", Rule("jax.numpy.allclose", relative(1e-5,
-                                                                             1e-8)))  # JAX's own defaults
+        self.replace(
+            module, "allclose", Rule("jax.numpy.allclose", relative(1e-5, 1e-8))
+        )  # JAX's own defaults
         self.replace(module, "array_equal", Rule("jax.numpy.array_equal", exact=True))
 
     # What modules hold by name.
