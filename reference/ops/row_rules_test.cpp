@@ -295,7 +295,7 @@ const std::vector<Row>& rows() {
 // Rules of these ops without a point here, and why.
 const std::map<Rule, const char*>& unattacked() {
   static const std::map<Rule, const char*> list = {
-      {Rule::exp_argument_flush, "f16 alone has it: at most u / 8, beside u of an addition"},
+      {Rule::exp_argument_flush, "cases/studies/adversary/rules.list has its point"},
       {Rule::exp_rescale_underflow, "cases/studies/adversary/rules.list has its point"},
       {Rule::exp_sink_overflow, "cases/studies/adversary/rules.list has its point"},
   };
