@@ -105,7 +105,7 @@ std::string line_of(const formula::FormulaOp& f) {
     }
   }
   return line +
-         " fill=gaussian,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,front_load "
+         " fill=gaussian,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,sparse,front_load "
          "variant=all";
 }
 
