@@ -53,7 +53,7 @@ class BlockMoves {
         policy_(policy),
         knows_ties_(scale_ulp == 0 && radius.empty()),
         either_of_ties_(either_of_ties),
-        reach_(((to.name == "iq4_nl" ? 134 : kMoved) + 2 * scale_ulp + 1) * kUnit32),
+        reach_((kMoved + 2 * scale_ulp + 1) * kUnit32),
         values_(values.begin(), values.end()),
         radius_(radius.begin(), radius.end()),
         value_(stored(values_)),
@@ -71,15 +71,9 @@ class BlockMoves {
   std::vector<double> limits() const {
     std::vector<double> own(values_.size()), first(values_.size()), second(values_.size()),
         all(values_.size());
-    std::vector<std::size_t> last_mover(blocks(), block_);
-    std::vector<char> several(blocks(), 0);
     const std::vector<std::size_t> every = every_block();
     for_each_move(values_, value_, every, [&](std::size_t i, std::size_t p, double change) {
       all[i] += change;
-      if (change > 0) {
-        const std::size_t before = std::exchange(last_mover[i / block_], p);
-        several[i / block_] |= static_cast<char>(before != block_ && before != p);
-      }
       if (i % block_ == p) {
         own[i] = std::max(own[i], change);
       } else if (change > first[i]) {
@@ -91,13 +85,6 @@ class BlockMoves {
     if (rotated()) return all;
     const std::vector<double> together = changes_of_shifts();
     for (std::size_t i = 0; i < first.size(); ++i) first[i] = std::max(first[i], together[i]);
-    if (summed())
-      // Every element in doubt moves the sums; the scale that they make together is rounded once more.
-      for (std::size_t i = 0; i < all.size(); ++i)
-        if (several[i / block_] != 0) {
-          first[i] = std::max(first[i], all[i] - own[i]);
-          first[i] += kUlpF16 * (std::fabs(value_[i]) + own[i]);
-        }
     const std::vector<ScaleChange> scale = scale_changes(own, first);
     std::vector<double> limit(values_.size());
     for (std::size_t i = 0; i < limit.size(); ++i) {
@@ -191,7 +178,6 @@ class BlockMoves {
 
   std::size_t blocks() const { return values_.size() / block_; }
   bool rotated() const { return to_.name.starts_with("tq3"); }
-  bool summed() const { return to_.name == "iq4_nl"; }  // the scale is a quotient of sums over codes
   // Two numbers are stored besides the codes, and x less the least element is what is divided.
   bool has_minimum() const { return to_.name == "q4_1" || to_.name == "q5_1"; }
   // An f16 scale stands alone beside the codes, and of exact elements their own moves say all of the codes.
@@ -322,9 +308,6 @@ class BlockMoves {
   EncodePolicy policy_;
   bool knows_ties_, either_of_ties_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
-  // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each
-  // and one of the quotient, in the kernel and in ours, are within 134 u; all elements moved together move it
-  // as far.
   double reach_;
   std::vector<float> values_;
   std::vector<double> radius_;  // how far the values may be off; empty: not at all
@@ -407,9 +390,15 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> given, s
   const std::span<const float> values = is_mxfp8 ? given : replaced;
   const double scale_ulp = contract.number("scale_ulp");
   const bool either_of_ties = contract.text("ties") == "any";
-  const BlockMoves moves(to, values, radius, policy, scale_ulp, either_of_ties);
-  truth.value = moves.value();
-  truth.limit = moves.limits();
+  if (to.name == "iq4_nl") {
+    truth.value =
+        decode_tensor(encode_tensor(to, {static_cast<std::int64_t>(values.size())}, values, policy));
+    limit_least_squares(values, radius, policy.rounding, scale_ulp, truth.value, truth.limit);
+  } else {
+    const BlockMoves moves(to, values, radius, policy, scale_ulp, either_of_ties);
+    truth.value = moves.value();
+    truth.limit = moves.limits();
+  }
   if (to.name == "mxfp4_ggml" && rule(Rule::mx_logarithm, 1) > 0) {
     policy.mx_exact = true;
     const BlockMoves exact(to, values, radius, policy, scale_ulp, either_of_ties);

@@ -41,20 +41,20 @@
 // a fused code = x / d + 1/2 it is not, u more. So a kernel's code lies between those of x (1 +- 4 u), and 2
 // u more for each of scale_ulp; a move is u longer, for it is rounded to f32. Every element in turn is moved
 // so far either way (a whole block's extreme and each quotient alike); where x less the least element m is
-// divided (q4_1, q5_1), by that of x - m, and in iq4_nl, whose scale is a quotient of sums, by 134 u. What
-// changes in an element of value v then, with r the part that its block's scale changes by:
+// divided (q4_1, q5_1), by that of x - m. What changes in an element of value v then, with r the part that
+// its block's scale changes by:
 //   one f16 scale and nothing else (q8_0, q4_0, q5_0; elements that are exact)   own (1 + r) + |v| r
 //   others                                                                      own (1 + r) + first
 // own: its own move; first: the largest that another's move makes (the scale's; the two largest where a
-// minimum is stored besides; in iq4_nl, whose sums every code in doubt moves, all of them and an ulp of the
-// f16 scale). r is what is seen in the block's farthest element; own r is a code's step under the other
-// scale. All elements, or all of one sign, are moved together as well, for extremes that several share; a
-// block that this changes has other codes on the boundary, and each of its elements is moved once more. tq3_0
-// rotates the block first: there an element is moved by 2^-20 of the block's absmax, which moves every
-// rotated coordinate, and all changes add up. nvfp4, whose global scale belongs to every block, has a
-// derivation of its own: admissible_nvfp4.cpp; so have formats whose scales are searched for:
-// admissible_searched.cpp. mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to
-// f32, or the exact one: both are admitted. Ties are decided (limit 0) where every way finds the same scale,
+// minimum is stored besides). r is what is seen in the block's farthest element; own r is a code's step under
+// the other scale. All elements, or all of one sign, are moved together as well, for extremes that several
+// share; a block that this changes has other codes on the boundary, and each of its elements is moved once
+// more. tq3_0 rotates the block first: there an element is moved by 2^-20 of the block's absmax, which moves
+// every rotated coordinate, and all changes add up. nvfp4, whose global scale belongs to every block, has a
+// derivation of its own: admissible_nvfp4.cpp; so have iq4_nl, whose scale is a quotient of sums over all
+// codes (admissible_least_squares.cpp), and formats whose scales are searched for (admissible_searched.cpp).
+// mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to f32, or the exact one:
+// both are admitted. Ties are decided (limit 0) where every way finds the same scale,
 // a power of two, and the very quotient: an absmax of 127 gives q8_0 the scale 127 / 127 = fl(127 fl(1 /
 // 127)) = 1 / fl(127 / 127) = 1, so that 2.5 / 1 = 2.5 fl(1 / 1) = fl(2.5 127) / 127 = 2.5, whose code is 3
 // by its rule. Half a code has 9 bits and D 7, so the product is exact; so is what a fused rule adds. In OCP
@@ -166,6 +166,10 @@ void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& co
 // admit_quantised of the other block formats: values within radius[i] of these; empty where they are exact.
 void admit_block(Truth& truth, const Format& to, std::span<const float> values,
                  std::span<const double> radius, const Contract& contract);
+// Limits of iq4_nl around `stored`, what our own quantiser made of the values; admissible_least_squares.cpp
+// derives it. Values within radius[i] of these; empty where they are exact.
+void limit_least_squares(std::span<const float> values, std::span<const double> radius, Rounding rounding,
+                         double scale_ulp, std::span<const double> stored, std::span<double> limit);
 // admit_quantised of a format whose scales are searched for; admissible_searched.cpp derives it. No key of
 // the contract matters.
 void admit_searched(Truth& truth, const Format& to, std::span<const float> values);

@@ -1,5 +1,7 @@
 // What kernels of the adversary broke of the quantisers' limits: each within its contract and within the
 // limit now, and beside each a wrong one that the same limit catches.
+#include "reference/formats/blocks/iq4_codebook.hpp"
+#include "reference/mix.hpp"
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {
@@ -239,6 +241,56 @@ TEST(QuantisedBreaches, several_ties_of_a_block_of_iq4_nl_come_together) {
   const Truth t = quantised("iq4_nl", x).truth("");
   EXPECT_TRUE(assay::judge(0x1.3fbp-1, t.value[0], t.limit[0]).ok) << t.value[0] << " " << t.limit[0];
   EXPECT_FALSE(assay::judge(0x1.38p-1, t.value[0], t.limit[0]).ok) << t.limit[0];
+}
+
+// Blocks with +a and -a, in which every third element lies half-way between two entries of the codebook under
+// the one or the other: 36 kernels of each take either extreme, quotients by division, by a reciprocal or
+// times -127 / m, ties up or down, and sums in three orders. One that takes the entry below each quotient is
+// caught.
+TEST(QuantisedBreaches, two_extremes_and_ties_of_a_block_of_iq4_nl_come_together) {
+  int caught = 0, beyond = 0;
+  double worst = 0;
+  std::uint64_t state = 7;
+  const auto uniform = [&] { return static_cast<double>(next_mixed(state) >> 11) * 0x1p-53; };
+  for (int drawn = 0; drawn < 300; ++drawn) {
+    Values x(32);
+    const auto a = static_cast<float>(std::ldexp(1 + uniform(), drawn % 12 - 6));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto entry = static_cast<std::size_t>(next_mixed(state) % 15);
+      const double half = (blocks::kIq4Codebook[entry] + blocks::kIq4Codebook[entry + 1]) / 2.0;
+      x[i] = static_cast<float>(i % 3 == 0 ? (drawn % 2 == 0 ? half : -half) / 127 * a
+                                           : (2 * uniform() - 1) * a);
+    }
+    x[drawn % 32] = a, x[(drawn + 11) % 32] = -a;
+    const Truth t = quantised("iq4_nl", x).truth("");
+    for (const float m : {a, -a})
+      for (int how = 0; how < 18; ++how) {
+        const float d0 = m / -127.0F;
+        float above[4] = {}, below[4] = {};
+        std::vector<double> got(32), lower(32);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const float q = how % 3 == 0 ? x[i] / d0 : how % 3 == 1 ? x[i] * (1.0F / d0) : x[i] * (-127.0F / m);
+          std::size_t code = blocks::iq4_code(q, Rounding::toward_negative);
+          const double c = blocks::kIq4Codebook[code];
+          const double next = code < 15 ? blocks::kIq4Codebook[code + 1] : HUGE_VAL;
+          lower[i] = c;
+          if (next - q < q - c || (next - q == q - c && how / 3 % 2 == 0)) ++code;
+          const float entry = blocks::kIq4Codebook[code], weight = x[i] * x[i] * entry;
+          const std::size_t lane = how / 6 == 0 ? 0 : how / 6 == 1 ? i % 4 : i / 8;
+          above[lane] += weight * x[i], below[lane] += weight * entry, got[i] = entry;
+        }
+        const float n = (above[0] + above[1]) + (above[2] + above[3]),
+                    d = (below[0] + below[1]) + (below[2] + below[3]);
+        for (double& each : got) each *= round_f16(static_cast<double>(n / d));
+        for (double& each : lower) each *= round_f16(static_cast<double>(n / d));
+        const double ratio = worst_ratio(t, got);
+        EXPECT_LE(ratio, 1) << drawn << " " << m << " " << how;
+        worst = std::max(worst, ratio);
+        ++beyond, caught += worst_ratio(t, lower) > 1 ? 1 : 0;
+      }
+  }
+  EXPECT_GT(worst, 0.9);
+  EXPECT_GT(caught, beyond * 95 / 100);
 }
 
 // Two elements of largest magnitude, and a scale that an ulp moves across a tie of f16: which of both is

@@ -123,7 +123,7 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
       for (std::size_t i = 0; i < count; ++i) r.max = s[i] > r.max || std::isnan(s[i]) ? s[i] : r.max;
     };
     largest(s.size() - (places.sink && p.is("maximum", "keys") ? 1 : 0));
-    if (r.max == -kInf) largest(s.size());                 // no key has a weight
+    if (r.max == -kInf) largest(s.size());                   // no key has a weight
     if (p.is("maximum", "rounded")) r.max = m.round(r.max);  // an input may be wider than what holds it
     r.weight = of(0, n, r.max);
     std::vector<double> terms = r.weight;

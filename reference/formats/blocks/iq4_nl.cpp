@@ -25,27 +25,12 @@ struct Iq4Nl {
   static constexpr const std::array<float, 16>& kCodebook = blocks::kIq4Codebook;
   static constexpr float kSmallestAbsmax = 1e-15F;  // ggml's GROUP_MAX_EPS_IQ4_NL
 
-  static unsigned nearest_code(float x, const EncodePolicy& policy, std::uint64_t index) {
-    if (!(x > kCodebook.front())) return 0;
-    if (x >= kCodebook.back()) return 15;
-    unsigned above = 1;
-    while (kCodebook[above] <= x) ++above;
-    const float below = kCodebook[above - 1];
-    const float gap = kCodebook[above] - below;
-    switch (policy.rounding) {
-      case Rounding::nearest_even:
-      case Rounding::nearest_away:
-        return x - below < kCodebook[above] - x ? above - 1 : above;
-      case Rounding::toward_zero:
-        return x < 0 && x != below ? above : above - 1;
-      case Rounding::toward_negative:
-        return above - 1;
-      case Rounding::stochastic:
-        break;
-    }
-    const double part = static_cast<double>(x - below) / gap;
-    return stochastic_draw(policy.seed, index) < static_cast<std::uint64_t>(part * 0x1p64) ? above
-                                                                                           : above - 1;
+  static unsigned code_of(float x, const EncodePolicy& policy, std::uint64_t index) {
+    if (policy.rounding != Rounding::stochastic || !(x > kCodebook.front()) || x >= kCodebook.back())
+      return blocks::iq4_code(x, policy.rounding);
+    const unsigned below = blocks::iq4_code(x, Rounding::toward_negative);
+    const double part = static_cast<double>(x - kCodebook[below]) / (kCodebook[below + 1] - kCodebook[below]);
+    return below + (stochastic_draw(policy.seed, index) < static_cast<std::uint64_t>(part * 0x1p64) ? 1 : 0);
   }
 
   static void encode(const float* x, std::byte* out, const EncodePolicy& policy, std::uint64_t first_index) {
@@ -59,7 +44,7 @@ struct Iq4Nl {
     float product_sum = 0;
     float square_sum = 0;
     for (int e = 0; e < kElements; ++e) {
-      codes[e] = nearest_code(inverse * v[e], policy, first_index + e);
+      codes[e] = code_of(inverse * v[e], policy, first_index + e);
       const float entry = kCodebook[codes[e]];
       const float weight = v[e] * v[e];
       product_sum += weight * entry * v[e];
