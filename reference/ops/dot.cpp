@@ -238,7 +238,10 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
   Enclosure z = product(sum, {scale, up(std::fabs(scale) * relative)});
   const bool integer = acc_.kind == Accumulator::Kind::integer ||
                        (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
-  const bool scaled = a.scale != 1 || b.scale != 1 || relative > 0 || has_two_scales(a) || has_two_scales(b);
+  // A product by 1 rounds what is no f32.
+  const bool wide = !integer && acc_.precision.p > kPrecisionF32.p && (a.has_scale || b.has_scale);
+  const bool scaled =
+      a.scale != 1 || b.scale != 1 || relative > 0 || has_two_scales(a) || has_two_scales(b) || wide;
   if (!scaled && !integer) return sum;
   static const Machine f32 = machine("f32", false);
   const double most = sum.magnitude();

@@ -22,6 +22,9 @@ Affine::Affine(const Contract& contract, std::string_view output)
       store_(store_of(contract, output)),
       mid_(rounding(contract.text("acc"), contract.text("mid"))),
       gamma_(rounding("f32", contract.text("gamma"))) {
+  // An f32 beside f64 is rounded to nothing, and yet may be flushed as it is read.
+  if (store_.flush && contract.text("acc") == "f64" && contract.text("gamma") == "f32")
+    gamma_ = &scalar_format("f32");
   const std::string_view product = contract.text("product");
   product_ = product == "any"           ? Product::any
              : product == "x_inv_gamma" ? Product::x_inv_gamma

@@ -20,7 +20,7 @@ namespace assay {
 namespace {
 
 constexpr double kUnit32 = 0x1p-24;
-constexpr double kLeastNormal = 0x1p-126;
+constexpr double kLeastNormal = 0x1p-126, kLargestF32 = 0x1.fffffep127;
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 constexpr EncodePolicy kClamp{};
 
@@ -200,8 +200,10 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    const bool open = !as_stored && !(z[i].error < kInfinity);
-    if ((!std::isfinite(w) && !open) || (as_stored && !ways)) {
+    // A unit that cuts to tf32 is handed an f32, which may be Inf already.
+    const bool open =
+        as_stored ? tf32 && std::isfinite(w) && std::fabs(w) > kLargestF32 : !(z[i].error < kInfinity);
+    if (!open && (!std::isfinite(w) || (as_stored && !ways))) {
       row.center[i] = round_number(to, w, policy);
     } else if (open) {
       row.center[i] = round_number(to, w, policy);
@@ -293,7 +295,7 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   std::memcpy(&stored, plane_of(tensor_, ".global_scale").bytes.data(), sizeof stored);
   const auto global = static_cast<double>(stored);
   row.scale = 1 / global;
-  row.scale_divides = true;
+  row.has_scale = row.scale_divides = true;
   // A kernel may multiply by the reciprocal, which may be subnormal, or Inf; ours is one of f64.
   row.scale_error = rule(Rule::scale_rounding, kUnit32 + kUnit64);
   if (global > 0x1p125) row.scale_error += rule(Rule::scale_underflow, 0x1p-150 * global);
@@ -311,7 +313,8 @@ OperandRow Operands::row(std::int64_t index) const {
   if (path_ == "codes") {
     decode_plane(scalar_format(format_.element), tensor_.planes[0].bytes, index * length_,
                  std::span<double>(row.center));
-    if (format_.kind != FormatKind::scalar) row.scale = stored_scale(tensor_, format_, index * length_);
+    row.has_scale = format_.kind != FormatKind::scalar;
+    if (row.has_scale) row.scale = stored_scale(tensor_, format_, index * length_);
     if (has_two_row_scales(format_)) {
       float second = 1;
       std::memcpy(&second, plane_of(tensor_, ".scale_2").bytes.data(), sizeof second);

@@ -110,6 +110,7 @@ struct OperandRow {
   // path=blocks: elements and block scales apart, as the unit takes them.
   std::vector<float> elements, block_scales;
   double scale = 1;
+  bool has_scale = false;                  // a kernel multiplies by `scale`, be it 1
   bool scale_divides = false;              // `scale` is the reciprocal of what is stored
   std::array<double, 2> two_scales{1, 1};  // of a scale that is a product of two: both
   double scale_error = 0;                  // relative, of the kernel's scale

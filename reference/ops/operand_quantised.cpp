@@ -119,6 +119,7 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
   static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
   const float a = tensor_absmax_, s = tensor_scale_;
   row.scale = s;
+  row.has_scale = true;
   row.same = false;
   const bool declared = is_declared(row);
   const float inverse = 1.0F / s, direct = a == 0 ? 1.0F : 448.0F / a;

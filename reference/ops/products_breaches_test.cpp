@@ -73,6 +73,31 @@ TEST(ProductsBreaches, a_number_beyond_f32_is_an_infinity_where_it_is_decoded) {
     }
 }
 
+// A unit that cuts to tf32 is handed an f32: what is beyond that is Inf before it is cut.
+TEST(ProductsBreaches, a_number_beyond_f32_is_not_cut_to_the_largest_tf32) {
+  const auto of = [](double scale) {
+    return product(1, "tf32", codes("e4m3fn_tensor", 1, {0x7e}, scale), row_of("f32", {0x1p-100F}, 1));
+  };
+  for (const char* words :
+       {"acc=f32 tf32=toward_zero dequant_roundings=0", "acc=f32 tf32=toward_zero", "acc=f32 tf32=any"}) {
+    expect_within(of(0x1p120), words, INFINITY);
+    expect_beyond(of(0x1p118), words, INFINITY);
+  }
+}
+
+// 1 is a scale like any other: a sum in f64 times the f32 1 is rounded to f32, and may then be a tie of the
+// store's.
+TEST(ProductsBreaches, scales_of_1_round_a_sum_that_is_no_f32) {
+  const Encoded one = codes("e4m3fn_row", 3, {0x58, 0x38, 0x01}, 1);  // 16, 1 and 2^-9: 257 + 2^-18
+  const OpCase c = with(
+      "matmul", {{"m", "1"}, {"n", "1"}, {"k", "3"}, {"a", one.format}, {"b", one.format}, {"dtype", "bf16"}},
+      {{"a", one}, {"b", one}});
+  expect_within(c, "acc=f64", 256);
+  expect_within(c, "acc=f64", 258);
+  expect_beyond(c, "acc=f64", 260);
+  expect_beyond(c, "acc=f64 epilogue_roundings=0", 256);
+}
+
 TEST(ProductsBreaches, weights_of_q8_are_rounded_where_they_are_decoded) {
   const auto product_with = [](double scale) {
     return product(32, "q8", row_of("f32", {0x1.fcp100F}, 32), codes("e4m3fn_tok", 32, {0x01}, scale));

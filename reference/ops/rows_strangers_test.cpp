@@ -235,5 +235,16 @@ TEST(RowsOfStrangers, eps_may_be_the_number_of_f32_in_a_wider_accumulator) {
   expect_caught(c.truth(words), of(1.00001e-5));
 }
 
+// "Rounded to f32 as they are read" is a rounding of an f32 as well, which may flush it.
+TEST(RowsOfStrangers, a_weight_that_is_read_as_f32_beside_f64_may_be_flushed) {
+  OpCase c = row("rmsnorm", {1, 0});
+  c.put("gamma", {0x0.fp-126F, 1});
+  const auto read = static_cast<float>(static_cast<double>(0x0.fp-126F) / std::sqrt(0.5 + 1e-5));
+  expect_pass(c.truth("acc=f64 ftz=yes"), Values{0, 0});
+  expect_pass(c.truth("acc=f64 ftz=yes"), Values{read, 0});
+  expect_caught(c.truth("acc=f64"), Values{0, 0});
+  expect_caught(c.truth("acc=f64 ftz=yes"), Values{2 * read, 0});
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -113,7 +113,8 @@
 //               scalar accumulator: gamma_{keys + chains + 1}.
 //   detord, ca  signed partial sums with all deviations so far added; they are known up to the factor
 //               exp(|dM_t|) and later rescales, which multiplies |a|. A sum that may overflow may be anything
-//               from there on (Inf 0 is NaN).
+//               from there on (Inf 0 is NaN): a step's, a chain's added to the others, and that of the parts,
+//               which a kernel may add before it divides them.
 // A rescale rounds: u |o|, and into the unit's own register (2^-13 for e8m13, 2^-11 for f16) if sums chain
 // through it. Later rescales multiply what was added by at most (1 + a): the final factor (1 + 2 a) on the
 // numerator's own errors.

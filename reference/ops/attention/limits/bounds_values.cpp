@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace assay::attention_bounds {
 namespace {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A factor of a rescale on a magnitude or an error. What may have overflowed stays so, though the factor be
 // 0: Inf times 0 is NaN in the kernel too.
@@ -179,7 +181,8 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
   const auto n = static_cast<std::size_t>(kv.dv);
   StepModel model = StepModel(accumulator(how.pv)).of_blocks(how.pv_block);
   model.unscale(how.p_shift);
-  const StepModel in_f32{accumulator("f32")};
+  StepModel in_f32{accumulator("f32")};
+  in_f32.unscale(how.p_shift);
   const double rescale = how.chained() ? model.rescale : kU;
   ValueSums total{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n),
                   std::vector<double>(n)};
@@ -224,9 +227,10 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         if (how.chained()) continue;
         for (std::size_t c = 0; c < n; ++c) {
           o.sum[c] += partial.sum[c], o.common[c] += partial.common[c], o.own[c] += partial.own[c];
-          const double deviation = o.common[c] + o.own[c];
+          const double deviation = o.common[c] + o.own[c], reach = (std::fabs(o.sum[c]) + deviation) * drift;
+          if (!(reach < in_f32.overflow)) o.own[c] = kInfinity;
           if (deviation == 0 && representable(o.sum[c], 24)) continue;
-          o.own[c] += in_f32.rho * (std::fabs(o.sum[c]) + deviation) * drift * (1 + kU);
+          o.own[c] += in_f32.rho * reach * (1 + kU);
         }
       }
     }
@@ -242,6 +246,8 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
       total.sum[c] += o.sum[c] * r;
       total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r) + underflow;
       total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift) + underflow;
+      // The parts are added in f32, each divided by its sum before that or not.
+      if (row.parts.size() > 1 && !(total.parts[c] < in_f32.overflow)) total.own[c] = kInfinity;
     }
   }
   return total;
