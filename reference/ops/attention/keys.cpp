@@ -106,8 +106,8 @@ constexpr KeySpec kContract[] = {
      "any",
      "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
-     "which is of no FP8, and q under a unit: into its format); any: scores, or q and no rounding to a "
-     "format",
+     "and q under a unit: rounded into its format again; FP8, which has no q_rounded, is not: the scale "
+     "meets that of the row); any: scores, or q and no rounding to a format",
      {},
      "q_rounded: q!=e4m3fn|e4m3fnuz|e5m2"},
     {"tiles", KeyKind::word, "any", "any|aligned",

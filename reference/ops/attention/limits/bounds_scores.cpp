@@ -1,5 +1,7 @@
 // Step 1 of bounds.hpp: one score and its error.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "reference/ops/attention/limits/bounds_detail.hpp"
 
@@ -26,6 +28,12 @@ Operands look_at(std::span<const float> q, const float* k, int q_emin, int k_emi
     o.subnormal[i] = !zero && (exponent_of(a) < q_emin || exponent_of(b) < k_emin);
   }
   return o;
+}
+
+// The error of a sum of partial sums, which is an f32.
+double in_f32(double sum, double error) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return std::fabs(sum) + error < kLargest ? error : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -62,7 +70,7 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
     const std::int64_t blocks = chains * step.steps(chain);
     double e =
         step.worst({partial, products, head, flushed, blocks, d, order.height(static_cast<double>(chain))});
-    if (chains > 1) e += static_cast<double>(chains) * kU * (1 + 0x1p-10) * (partial + e);
+    if (chains > 1) e = in_f32(partial, e + static_cast<double>(chains) * kU * (1 + 0x1p-10) * (partial + e));
     return {s, e * (1 + 0x1p-30) + own};
   }
   double total = 0, error = 0;
@@ -98,6 +106,7 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
     error += e;
     total += partial;
     if (first > 0 && !fits) error += kU * (std::fabs(total) + error);
+    error = in_f32(total, error);
   }
   // `partial` and `total` are rounded f64 sums: a few 2^-53 of the products, far below every u here.
   return {s, error == 0

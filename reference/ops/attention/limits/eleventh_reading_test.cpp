@@ -22,5 +22,21 @@ TEST(AttentionOfStrangers, partial_sums_that_overflow_together_claim_nothing) {
   }
 }
 
+// The same of q.k: chunks that are f32 each, or f64, and are added in f32.
+TEST(AttentionOfStrangers, chunks_of_a_logit_that_overflow_together_claim_nothing) {
+  const auto of = [](float large) {
+    return filled({{"d", "3"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}}, {1, 1, 1},
+                  {large, large, -2 * large}, {1});
+  };
+  const std::string tiles = kTiles;
+  for (const std::string& words :
+       {tiles + " qk_order=sequential", tiles, tiles + " level=detord", std::string("qk=f64")}) {
+    const std::string contract = words + " chunk=1";
+    expect_pass(of(1.6e38F).truth(contract), Values{1});
+    expect_pass(of(1.8e38F).truth(contract), Values{NAN});
+    expect_caught(of(8).truth(contract), Values{NAN});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing

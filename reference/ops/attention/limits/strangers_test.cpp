@@ -122,7 +122,7 @@ TEST(AttentionOfStrangers, the_manual_says_what_functions_give_and_what_is_resca
   EXPECT_TRUE(said("tiles", "ceil(tiles / split)"));
   EXPECT_TRUE(said("part", "where split is above 1"));
   EXPECT_TRUE(said("convert", "as decoded, code times scale"));
-  EXPECT_TRUE(said("scaling", "q under a unit: into its format"));
+  EXPECT_TRUE(said("scaling", "q under a unit: rounded into its format again"));
 }
 
 // The number 0x1.0020006p+0 is above a tie of f16, and rounded to f32 it is that tie.
