@@ -94,6 +94,11 @@ constexpr Pool kPools[] = {
        return sign(d) * std::ldexp(1 + d.uniform(), level < 0.5 ? 58 + static_cast<int>(level * 12)
                                                                 : static_cast<int>(level * 10));
      }},
+    // Of one sign: all together are beyond the format, a part of them is not.
+    {"brink",
+     [](auto, std::int64_t n, const Range& r, double level, Draw& d) {
+       return r.most / static_cast<double>(n) * std::exp2(level * 6 - 1) * (1 + d.uniform() / 4);
+     }},
     {"needle",
      [](std::int64_t i, std::int64_t n, const Range&, double level, Draw& d) {
        const bool is = i == (level < 0.4   ? n - 1

@@ -45,6 +45,8 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
   a.exp_of_zero_is_one = meaning(w, "exp_ulp").find("exp(0) is 1") != std::string_view::npos;
   if (has_word(w.op, "lag", "")) a.lag = number("lag");
   a.shares = has_word(w.op, "weights", "shares") && declared(w, "weights") == "shares";
+  a.shaped = declared(w, "order") == "tiles";
+  if (const double promote = number("promote"); promote < n) a.promote = static_cast<int>(promote);
   a.has_sink = attribute("sinks", "no") == "yes";
   a.slope = attribute("alibi", "no") == "yes" ? 0x1.555556p-2 : 0;
   // "format that q is converted to first, to nearest"; "format that K and V are converted to first, to
@@ -60,11 +62,17 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
     keys.push_back(round_to(f, x));
   for (const double x : {1.0, -1.0, 0x1.8p-20, -0x1.ffcp-14, 0.0, 240.0, 0x1.ffcp+15})
     values.push_back(round_to(f, x));
+  // Two of them, or three, are beyond f32.
+  if (kv == "f32") values = {1.0, 0x1.6p+126, -1.0, 0x1.8p-20, 0x1.fp+126, 0x1.8p-140, -0x1.7p+126};
   const std::size_t count_wanted = std::max<std::size_t>(8, budget);
   // A row of the enumeration: a key's digit and a value's for each key.
   std::vector<double> codes;
   for (std::size_t i = 0; i < keys.size() * values.size(); ++i) codes.push_back(static_cast<double>(i));
-  const auto rows = rows_of(codes, n, false, count_wanted);
+  auto rows = rows_of(codes, n, false, count_wanted);
+  if (kv == "f32")  // equal logits of large values
+    for (const std::size_t large : {1U, 4U, 6U})
+      rows.push_back(
+          std::vector<double>(static_cast<std::size_t>(n), static_cast<double>(keys.size() * large)));
   Batch b;
   const auto count = static_cast<std::int64_t>(rows.size());
   b.attributes = w.attributes;
@@ -126,7 +134,36 @@ std::vector<World> attention_worlds() {
                 [n, d](const World& w, std::size_t budget) { return batches_of(w, n, d, budget / 8); }));
     }
   };
+  // What the levels above detap are of.
+  const auto shaped = [&](int n, Words attributes, Keys contract, const char* why) {
+    for (const auto& [key, word] : Keys{{"order", "tiles"},
+                                        {"tiles", "aligned"},
+                                        {"scaling", "scores"},
+                                        {"sink", "last"},
+                                        {"merge", "once"}})
+      contract.push_back({key, word});
+    add(n, 1, std::move(attributes), std::move(contract), why);
+  };
   for (const int n : {1, 2, 3}) {
+    for (const char* kv : {"f16", "f32"})
+      for (const char* p : {"f32", "bf16", "e4m3fn"}) {
+        const char* const shift = std::string_view(p) == "e4m3fn" ? "8" : "0";
+        const Words of = {{"kv", kv}};
+        shaped(n, of, {{"p", p}, {"p_shift", shift}}, "order=tiles: order of the tiles");
+        shaped(n, of, {{"p", p}, {"p_shift", shift}, {"tile", "1"}},
+               "tile: keys per step of the online softmax");
+        shaped(n, of, {{"p", p}, {"p_shift", shift}, {"promote", "1"}},
+               "promote: keys per partial sum of p.v");
+        if (n > 1)
+          shaped(n, of, {{"p", p}, {"p_shift", shift}, {"tile", "1"}, {"split", "2"}},
+                 "merge=once: all scaled to their largest, divided by their sums before or not");
+      }
+    shaped(n, {{"sinks", "yes"}}, {}, "sink=last: meets the sink after the keys");
+    shaped(n, {{"sinks", "yes"}}, {{"tile", "1"}, {"p", "e4m3fn"}},
+           "sink=last: meets the sink after the keys");
+    shaped(n, {}, {{"tile", "1"}, {"denominator", "cast"}, {"p", "e4m3fn"}}, "denominator=cast");
+    shaped(n, {}, {{"tile", "1"}, {"promote", "1"}, {"pv", "f16"}}, "promote: then added in f32");
+    shaped(n, {}, {{"tile", "1"}, {"argument", "rounded"}, {"scores", "bf16"}}, "scores: rounded to once");
     add(n, 1, {}, {}, "exp_ulp: error of exp in ulps of f32; qk, pv, rowsum: how it is summed");
     add(n, 1, {}, {{"exp_ulp", "0.5"}, {"div_ulp", "0.5"}},
         "div_ulp: error of a quotient, or of reciprocal and product");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 namespace assay::worlds {
 namespace {
@@ -103,8 +104,14 @@ Part one_step(const Attention& a, const std::vector<double>& e, const std::vecto
   for (Set& s : summed) s = each(s, [&](double x) { return rounded(a.rowsum, x); });
   part.l = sums(a.rowsum, summed, a.rowsum_order);
   std::vector<Term> terms;
-  for (std::size_t i = 0; i < e.size(); ++i) terms.push_back({weights[i].front(), v[i], true});
-  part.o = sums(a.pv, terms, a.pv_order);
+  const auto all = e.size(), chain = a.promote == 0 ? all : static_cast<std::size_t>(a.promote);
+  for (std::size_t i = 0; i < all; ++i) {
+    terms.push_back({weights[i].front(), v[i], true});
+    if (terms.size() < chain && i + 1 < all) continue;
+    const Set sum = sums(a.pv, terms, a.pv_order);
+    part.o = part.o.empty() ? sum : added(f32(), part.o, sum);
+    terms.clear();
+  }
   return part;
 }
 
@@ -114,7 +121,8 @@ void online(const Attention& a, const Choice& c, const Fixed& fixed, const std::
             std::vector<std::size_t> left, double m, const Part& part,
             const std::function<void(double, const Part&)>& with) {
   if (left.empty()) return with(m, part);
-  for (std::size_t at = 0; at < left.size(); ++at) {
+  const Arithmetic& running = a.promote == 0 ? a.pv : f32();
+  for (std::size_t at = 0; at < (a.shaped ? 1 : left.size()); ++at) {
     std::vector<std::size_t> rest = left;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(at));
     const std::size_t i = left[at];
@@ -131,14 +139,15 @@ void online(const Attention& a, const Choice& c, const Fixed& fixed, const std::
         Set factor = {1};
         if (top > m) factor = exp_of(a, fixed, round_sum(m, -top, kPrecisionF32));
         join(after.l, added(a.rowsum, multiplied(a.rowsum, part.l, factor), one.l));
-        const Set old = multiplied(a.pv, part.o, factor);
-        join(after.o, added(a.pv, old, one.o));
+        const Set old = multiplied(running, part.o, factor);
+        join(after.o, added(running, old, one.o));
         for (const double w : weight(a, e))
-          for (const double o : old) join(after.o, fused(a.pv, w, v[i], o));
+          for (const double o : old)
+            if (a.promote == 0) join(after.o, fused(running, w, v[i], o));
         for (const double x : one.l)
           join(after.l, each(part.l, factor, [&](double l, double f) { return fused(a.rowsum, l, f, x); }));
         for (const double x : one.o)
-          join(after.o, each(part.o, factor, [&](double o, double f) { return fused(a.pv, o, f, x); }));
+          join(after.o, each(part.o, factor, [&](double o, double f) { return fused(running, o, f, x); }));
       }
     after.l = thinned(after.l, 5);
     after.o = thinned(after.o, 5);
@@ -206,6 +215,62 @@ Part with_sink(const Attention& a, const Fixed& fixed, double m, Part part) {
   return part;
 }
 
+// "last: after the keys", whose sums are rescaled where the sink is the maximum, in a register or in f32.
+Part with_last_sink(const Attention& a, const Fixed& fixed, double m, Part part) {
+  if (!a.has_sink || !(a.sink > m)) return with_sink(a, fixed, m, std::move(part));
+  const Set factor = exp_of(a, fixed, round_sum(m, -a.sink, kPrecisionF32));
+  Set l = multiplied(a.rowsum, part.l, factor), o = multiplied(a.pv, part.o, factor);
+  join(l, multiplied(f32(), part.l, factor)), join(o, multiplied(f32(), part.o, factor));
+  return with_sink(a, fixed, a.sink, {l, o});
+}
+
+// "all scaled to their largest, divided by their sums before or not".
+void merged_once(const Attention& a, const Fixed& fixed, double m, const std::vector<double>& tops,
+                 const std::vector<Part>& parts, std::vector<double>& found) {
+  for (const double f : exp_of(a, fixed, round_sum(tops[0], -m, kPrecisionF32)))
+    for (const double h : exp_of(a, fixed, round_sum(tops[1], -m, kPrecisionF32))) {
+      const auto scaled = [&](const Set& p, const Set& q) {
+        Set s = added(f32(), multiplied(f32(), p, {f}), multiplied(f32(), q, {h}));
+        for (const double r : multiplied(f32(), q, {h}))
+          join(s, each(p, [&](double y) { return fused(f32(), y, f, r); }));
+        return s;
+      };
+      divide(a, {scaled(parts[0].l, parts[1].l), scaled(parts[0].o, parts[1].o)}, found);
+      // Divided before: a part's quotient weighs as much as its sum.
+      for (const double l0 : parts[0].l)
+        for (const double l1 : parts[1].l) {
+          const auto share = [&](const Part& part, double l, double factor) {
+            const Set y =
+                each(part.o, [&](double o) { return thinned(quotient(f32(), o, l, a.div_ulp), 3); });
+            return multiplied(f32(), y, multiplied(f32(), {l}, {factor}));
+          };
+          const Set l = added(f32(), multiplied(f32(), {l0}, {f}), multiplied(f32(), {l1}, {h}));
+          divide(a, {l, added(f32(), share(parts[0], l0, f), share(parts[1], l1, h))}, found);
+        }
+    }
+}
+
+// Kernels of one shape: tiles from key 0 upwards, parts that are runs of tiles, the sink behind them.
+void shaped_members(const Attention& a, const Choice& c, const std::vector<double>& v, double m,
+                    std::vector<double>& found) {
+  std::vector<std::size_t> all(v.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const auto done = [&](const Fixed& fixed, double top, const Part& part) {
+    divide(a, with_last_sink(a, fixed, top, part), found);
+  };
+  for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>& e, const Fixed& fixed) {
+    if (a.tile > 1) return done(fixed, m, one_step(a, e, v));
+    const auto half =
+        all.begin() + static_cast<std::ptrdiff_t>(a.split == 2 ? (all.size() + 1) / 2 : all.size());
+    online(a, c, fixed, v, {all.begin(), half}, -HUGE_VAL, {}, [&](double top, const Part& one) {
+      if (half == all.end()) return done(fixed, top, one);
+      online(a, c, fixed, v, {half, all.end()}, -HUGE_VAL, {}, [&](double other, const Part& two) {
+        merged_once(a, fixed, m, {top, other}, {one, two}, found);
+      });
+    });
+  });
+}
+
 }  // namespace
 
 Set attention_members(const Attention& a, const Keys3& x) {
@@ -227,6 +292,11 @@ Set attention_members(const Attention& a, const Keys3& x) {
       c.sums.push_back(logits[i].sum);
     }
     const double keys = *std::max_element(c.s.begin(), c.s.end());
+    if (a.shaped) {
+      shaped_members(a, c, x.v, keys, found);
+      found = set_of(std::move(found));
+      continue;
+    }
     for (const bool sink_in_maximum : {false, true}) {
       if (sink_in_maximum && !(a.has_sink && a.sink > keys)) continue;
       const double m = sink_in_maximum ? a.sink : keys;

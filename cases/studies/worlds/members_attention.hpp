@@ -20,6 +20,8 @@ struct Attention {
   Precision q_scaled = kPrecisionF32;
   bool exp_of_zero_is_one = false;  // as the manual says
   double lag = 0;                   // "a running maximum is kept until a logit is above it by more than this"
+  int promote = 0;                  // "keys per partial sum of p.v, then added in f32"; 0: one sum
+  bool shaped = false;              // order=tiles tiles=aligned scaling=scores sink=last merge=once
   bool shares = false;              // "what is rounded to p: ... divided by the whole row sum first"
   std::size_t most = 3;             // of an exponential's members
 };

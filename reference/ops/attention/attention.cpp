@@ -207,7 +207,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
     unclaim_infinite_blocks(converted, limits.limit);
   if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
-  if (contract.text("hidden") == "added") unclaim_hidden(converted, limits.limit);
+  if (contract.text("hidden") == "added") unclaim_hidden(converted, contract, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   answer_empty(attributes, inputs, problem, exact, contract, truth, t);
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.

@@ -114,8 +114,12 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   }
 }
 
-void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit) {
+void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, std::vector<double>& limit) {
+  constexpr double kLog2E = 1.4426950408889634;
   const AttentionGeometry& g = problem.geometry();
+  const ProductSum products(problem, contract);
+  const double range =
+      std::min<double>(std::numeric_limits<float>::max(), scalar_format(contract.text("scores")).max_finite);
   const auto d = static_cast<std::size_t>(g.d), dv = static_cast<std::size_t>(g.dv);
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t head = 0; head < g.kv_heads; ++head) {
@@ -134,10 +138,14 @@ void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit)
           double* const row = limit.data() + problem.out_index(b, i, h);
           for (std::size_t j = 0; j < n; ++j) {
             if (problem.visible(b, i, static_cast<std::int64_t>(j))) continue;
-            // Twice: a product, a sum of products and a scale may each round. Times 1: the scale may come
-            // first or last.
-            const bool bounded =
-                largest[j] * q * 2 * std::max(1.0, g.scale) < std::numeric_limits<float>::max();
+            // A half more: a product, a sum of products and a scale may each round. Times 1: the scale may
+            // come first or last. In base 2 a logit is log2 e times as large, its bias with it.
+            const double bias =
+                g.alibi ? std::fabs(problem.slope(h) * static_cast<double>(problem.position(b, i) -
+                                                                           static_cast<std::int64_t>(j)))
+                        : 0;
+            const bool bounded = (largest[j] * q * std::max(1.0, g.scale) + bias) * 1.5 * kLog2E < range &&
+                                 products.fits(static_cast<double>(g.d) * products.most(q, largest[j]));
             for (std::size_t c = 0; c < dv; ++c)
               if (!bounded || !std::isfinite(v[j * dv + c])) row[c] = kInfinite;
           }

@@ -7,8 +7,8 @@
 //                problem's. With a sink the mask is far below it: 0. With alibi, slope |i - j| is below half
 //                a step too.
 //   hidden=added  a logit has -Inf added, and its weight of 0 is multiplied with V: NaN - Inf, Inf - Inf, 0
-//                 Inf and 0 NaN are NaN. The
-//                default, skipped, selects: what is hidden does not matter, whatever it is.
+//                 Inf and 0 NaN are NaN. A logit is +Inf where qk, `scores` or f32 does not hold it or its
+//                 bias. The default, skipped, selects: what is hidden does not matter, whatever it is.
 #pragma once
 
 #include "reference/ops/attention/problem.hpp"
@@ -23,6 +23,6 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
 
 // Where a hidden key of a sequence has a NaN or an infinity, or a logit that may overflow, nothing is
 // claimed.
-void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit);
+void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, std::vector<double>& limit);
 
 }  // namespace assay

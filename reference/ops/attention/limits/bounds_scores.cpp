@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
 
 namespace assay::attention_bounds {
@@ -33,7 +34,9 @@ Operands look_at(std::span<const float> q, const float* k, int q_emin, int k_emi
 // The error of a sum of partial sums, which is an f32.
 double in_f32(double sum, double error) {
   constexpr double kLargest = std::numeric_limits<float>::max();
-  return std::fabs(sum) + error < kLargest ? error : std::numeric_limits<double>::infinity();
+  return claims(Rule::logit_overflow, std::fabs(sum) + error < kLargest)
+             ? error
+             : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
+
 namespace assay::attention_bounds {
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -228,7 +230,7 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         for (std::size_t c = 0; c < n; ++c) {
           o.sum[c] += partial.sum[c], o.common[c] += partial.common[c], o.own[c] += partial.own[c];
           const double deviation = o.common[c] + o.own[c], reach = (std::fabs(o.sum[c]) + deviation) * drift;
-          if (!(reach < in_f32.overflow)) o.own[c] = kInfinity;
+          if (!claims(Rule::value_overflow, reach < in_f32.overflow)) o.own[c] = kInfinity;
           if (deviation == 0 && representable(o.sum[c], 24)) continue;
           o.own[c] += in_f32.rho * reach * (1 + kU);
         }
@@ -247,7 +249,8 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
       total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r) + underflow;
       total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift) + underflow;
       // The parts are added in f32, each divided by its sum before that or not.
-      if (row.parts.size() > 1 && !(total.parts[c] < in_f32.overflow)) total.own[c] = kInfinity;
+      if (row.parts.size() > 1 && !claims(Rule::value_overflow, total.parts[c] < in_f32.overflow))
+        total.own[c] = kInfinity;
     }
   }
   return total;

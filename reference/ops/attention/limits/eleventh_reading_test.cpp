@@ -38,5 +38,27 @@ TEST(AttentionOfStrangers, chunks_of_a_logit_that_overflow_together_claim_nothin
   }
 }
 
+// -Inf is added to a hidden logit, which must not be +Inf.
+TEST(AttentionOfStrangers, a_hidden_logit_that_overflows_claims_nothing_where_it_is_added_to) {
+  const auto of = [](float hidden, float slope) {
+    OpCase c =
+        filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"mask", "random"}, {"alibi", "yes"}},
+               {1}, {hidden, 1}, {2, 1});
+    c.put("slopes", {slope});
+    c.set.at("mask").planes[0].bytes = {std::byte{0}, std::byte{1}};
+    return c;
+  };
+  const std::string tiles = kTiles, added = tiles + " hidden=added";
+  for (const char* level : {"", " level=detord", " level=detap"}) {
+    expect_pass(of(70000, 0).truth(added + " scores=f16" + level), Values{NAN});
+    expect_pass(of(30000, -40000).truth(added + " scores=f16" + level), Values{NAN});
+    expect_pass(of(1, -0x1.8p127F).truth(added + level), Values{NAN});
+    expect_caught(of(7000, 0).truth(added + " scores=f16" + level), Values{NAN});
+    expect_caught(of(70000, 0).truth(added + level), Values{NAN});
+    if (std::string_view(level) == " level=detap") continue;  // it has one range for all keys
+    expect_caught(of(70000, 0).truth(tiles + " scores=f16" + level), Values{NAN});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
