@@ -50,12 +50,13 @@ TEST(AttentionOfStrangers, a_hidden_logit_that_overflows_claims_nothing_where_it
   };
   const std::string tiles = kTiles, added = tiles + " hidden=added";
   for (const char* level : {"", " level=detord", " level=detap"}) {
+    SCOPED_TRACE(level);
     expect_pass(of(70000, 0).truth(added + " scores=f16" + level), Values{NAN});
     expect_pass(of(30000, -40000).truth(added + " scores=f16" + level), Values{NAN});
     expect_pass(of(1, -0x1.8p127F).truth(added + level), Values{NAN});
+    if (std::string_view(level) == " level=detap") continue;  // it has one range and error for all keys
     expect_caught(of(7000, 0).truth(added + " scores=f16" + level), Values{NAN});
     expect_caught(of(70000, 0).truth(added + level), Values{NAN});
-    if (std::string_view(level) == " level=detap") continue;  // it has one range for all keys
     expect_caught(of(70000, 0).truth(tiles + " scores=f16" + level), Values{NAN});
   }
 }
