@@ -59,7 +59,7 @@ struct PropertyResult {
 struct Effort {
   std::uint64_t draws = 100, seed = 1;
   bool whole = true;           // more draws where these do not meet everything that the subject declares
-  double shrink_seconds = 20;  // after which the smallest draw so far is told
+  double shrink_seconds = 60;  // after which the smallest draw so far is told
   std::function<bool()> stopped = {};  // asked between draws
 };
 
