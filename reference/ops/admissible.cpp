@@ -102,6 +102,7 @@ class BlockMoves {
     }
     add_shifted(limit);
     decide_ties(limit);
+    if (either_of_ties_) admit_ties(limit);
     return limit;
   }
 
@@ -172,6 +173,27 @@ class BlockMoves {
             element != nullptr ? round_to(*element, across) == across : across == std::nearbyint(across);
         if (across == code || !is_code || !std::isfinite(code)) continue;
         limit[i] = either_of_ties_ ? std::max(limit[i], std::fabs((across - code) * scale)) : 0;
+      }
+    }
+  }
+
+  // ties=any: where the quotient may be half-way a kernel may round it as it is, though the rule adds -D + 1/2
+  // to it in f32 first, which no move of a small one outlasts.
+  void admit_ties(std::vector<double>& limit) const {
+    for (std::size_t b = 0; divisor() != 0 && b < blocks(); ++b) {
+      const std::span<const float> x(values_.data() + b * block_, block_);
+      const auto [low, high] = std::ranges::minmax(x);
+      const double least = has_minimum() ? low : 0;
+      const double range = has_minimum() ? static_cast<double>(high) - low : std::max<double>(high, -low);
+      const double scale = range / std::fabs(divisor()), step = round_f16(scale);
+      if (!(scale > 0)) continue;
+      for (std::size_t i = b * block_; i < (b + 1) * block_; ++i) {
+        const double more = radius_.empty() ? 0 : radius_[i];
+        const double size = has_minimum() ? std::max<double>(std::fabs(values_[i]), values_[i] - least)
+                                          : std::fabs(values_[i]);
+        const double quotient = (values_[i] - least) / scale, off = (reach_ * size + more) / scale;
+        const bool may_be_half = std::fabs(quotient - std::floor(quotient) - 0.5) <= off;
+        if (may_be_half && limit[i] < step) limit[i] += step;
       }
     }
   }

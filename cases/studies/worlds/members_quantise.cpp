@@ -1,6 +1,7 @@
 #include "cases/studies/worlds/members_quantise.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace assay::worlds {
@@ -88,7 +89,51 @@ Set codes_of(const Quantise& k, const ScalarFormat& f, double q) {
   return each(codes, [&](double c) { return Set{std::fabs(c) < power_of_two(1 - f.bias) ? 0 : c}; });
 }
 
+bool is_tie(double q) { return std::fabs(q - std::trunc(q)) == 0.5; }
+
 double saturated(std::string_view format, double q) { return round_to(scalar_format(format), q, {}); }
+
+// What a rule calls extreme / D, and x times its reciprocal: the manual's words of `scale` and `code`.
+std::array<double, 3> ways_to_scale(double extreme, double d) {
+  return {over(extreme, d), times(extreme, over(1, d)), over(1, over(d, extreme))};
+}
+std::array<double, 3> ways_to_quotient(double x, double scale, double extreme, double d) {
+  return {times(x, over(1, scale)), over(x, scale), times(x, over(d, extreme))};
+}
+
+// "d0 = the signed element of largest magnitude / -127, code of the entry c nearest to x / d0;
+// d = sum x^3 c / sum x^2 c^2, 0 where the latter is, as f16". A kernel takes one extreme, one way to
+// quotients and one side of ties.
+std::vector<Set> least_squares_members(const std::vector<double>& x, double absmax) {
+  constexpr double kEntries[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  std::vector<Set> y(x.size());
+  for (const double extreme : {absmax, -absmax}) {
+    if (std::ranges::find(x, extreme) == x.end()) continue;
+    for (const double scale : ways_to_scale(extreme, -127))
+      for (std::size_t way = 0; way < 3; ++way)
+        for (const bool up : {false, true})
+          for (const std::size_t lanes : {1U, 4U, 32U}) {
+            std::vector<double> entries, above(lanes, 0.0), below(lanes, 0.0);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const double q = ways_to_quotient(x[i], scale, extreme, -127)[way];
+              double best = kEntries[0];
+              for (const double c : kEntries)
+                if (up ? std::fabs(c - q) <= std::fabs(best - q) : std::fabs(c - q) < std::fabs(best - q))
+                  best = c;
+              const double weight = times(times(x[i], x[i]), best);
+              above[i % lanes] = f32(above[i % lanes] + times(weight, x[i]));
+              below[i % lanes] = f32(below[i % lanes] + times(weight, best));
+              entries.push_back(best);
+            }
+            for (std::size_t half = lanes / 2; half > 0; half /= 2)
+              for (std::size_t i = 0; i < half; ++i)
+                above[i] = f32(above[i] + above[i + half]), below[i] = f32(below[i] + below[i + half]);
+            const double d = below[0] > 0 ? narrow("f16", over(above[0], below[0])) : 0;
+            for (std::size_t i = 0; i < x.size(); ++i) join(y[i], {d * entries[i]});
+          }
+  }
+  return y;
+}
 
 }  // namespace
 
@@ -112,34 +157,61 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
     largest = std::max(largest, v);
   }
   const auto f16 = [](double v) { return narrow("f16", v); };
+  const auto codes = [&](std::string_view element, double q) {
+    Set found = {saturated(element, q)};
+    const ScalarFormat& f = scalar_format(element);
+    const double low = round_to(f, q, {.rounding = Rounding::toward_negative}),
+                 high = -round_to(f, -q, {.rounding = Rounding::toward_negative});
+    if (k.either_of_ties && q - low == high - q) join(found, {low, high});
+    return found;
+  };
+  if (to == "iq4_nl") return least_squares_members(x, absmax);
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (to == "q8_0") {
       // "d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, from d in f32; d stored as
       // f16"
-      const double d = over(absmax, 127);
-      const double code = d == 0 ? 0 : std::round(times(x[i], over(1, d)));
-      y[i] = set_of({f16(d) == 0 ? 0 : std::clamp(code, -128.0, 127.0) * f16(d)});
-    } else if (to == "q4_0") {
+      for (const double d : ways_to_scale(absmax, 127))
+        for (const double q : ways_to_quotient(x[i], d, absmax, 127)) {
+          const bool none = absmax == 0 || d == 0;
+          join(y[i], {none || f16(d) == 0 ? 0 : std::clamp(std::round(q), -128.0, 127.0) * f16(d)});
+          if (k.either_of_ties && !none && is_tie(q)) join(y[i], {std::trunc(q) * f16(d)});
+        }
+    } else if (to == "q4_0" || to == "q5_0") {
       // "d = the signed element of largest magnitude / -8, code = min(15, trunc(x (1 / d) + 8.5)) from d in
-      // f32; d stored as f16"
-      const double d = over(most, -8);
-      if (d == 0) continue;
-      for (const double q : {f32(times(x[i], over(1, d)) + 8.5), f32(x[i] * over(1, d) + 8.5)})
-        join(y[i], {f16(d) == 0 ? 0 : (std::min(15.0, std::trunc(q)) - 8) * f16(d)});
-    } else if (to == "q4_1") {
+      // f32; d stored as f16"; q5_0: -16, 31 and 16.5
+      const double half = to == "q4_0" ? 8 : 16;
+      if (over(most, -half) == 0) continue;
+      for (const double d : ways_to_scale(most, -half)) {
+        const auto number = [&](double code) { return f16(d) == 0 ? 0 : std::min(half - 1, code) * f16(d); };
+        Set sums = {f32(x[i] * over(1, d) + half + 0.5)};  // fused
+        for (const double q : ways_to_quotient(x[i], d, most, -half)) {
+          join(sums, {f32(q + half + 0.5)});
+          if (k.either_of_ties && is_tie(q)) join(y[i], {number(std::floor(q)), number(std::ceil(q))});
+        }
+        for (const double q : sums) join(y[i], {number(std::trunc(q) - half)});
+      }
+    } else if (to == "q4_1" || to == "q5_1") {
       // "m = least element, d = (largest - m) / 15, code = min(15, trunc((x - m) (1 / d) + 0.5)) in f32; both
-      // stored as f16"
-      const double d = over(f32(largest - least), 15);
-      if (d == 0) continue;
+      // stored as f16"; q5_1: 31
+      const double top = to == "q4_1" ? 15 : 31, range = f32(largest - least);
+      if (over(range, top) == 0) continue;
       const double shifted = f32(x[i] - least);
-      for (const double q : {f32(times(shifted, over(1, d)) + 0.5), f32(shifted * over(1, d) + 0.5)})
-        join(y[i], {std::min(15.0, std::trunc(q)) * f16(d) + f16(least)});
+      for (const double d : ways_to_scale(range, top)) {
+        const auto number = [&](double code) { return std::min(top, code) * f16(d) + f16(least); };
+        Set sums = {f32(shifted * over(1, d) + 0.5)};
+        for (const double q : ways_to_quotient(shifted, d, range, top)) {
+          join(sums, {f32(q + 0.5)});
+          if (k.either_of_ties && is_tie(q)) join(y[i], {number(std::floor(q)), number(std::ceil(q))});
+        }
+        for (const double q : sums) join(y[i], {number(std::trunc(q))});
+      }
     } else if (to == "mxfp4" || to == "mxfp8") {
       // "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code
       // of x / 2^e, to nearest even, saturating"
       const int emax = to == "mxfp4" ? 2 : 8;
       const double scale = absmax == 0 ? 1 : power_of_two(std::max(-127, std::ilogb(absmax) - emax));
-      y[i] = set_of({saturated(to == "mxfp4" ? "e2m1" : "e4m3fn", x[i] / scale) * scale});
+      for (const double code : codes(to == "mxfp4" ? "e2m1" : "e4m3fn", x[i] / scale))
+        join(y[i], {code * scale});
     } else if (to == "int4_g32_bf16") {
       // "scale = bf16 of absmax / 7 of 32 elements, to nearest even (1 where that is 0); code of x / scale,
       // to nearest even, within -7..7"
@@ -164,11 +236,10 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
         }
         for (const double q :
              {over(times(x[i], g), s), times(x[i], over(g, s)), times(times(x[i], g), over(1, s))})
-          join(y[i], {saturated("e2m1", q) * s / g});
+          for (const double code : codes("e2m1", q)) join(y[i], {code * s / g});
       }
     }
   }
-  (void)k;
   return y;
 }
 

@@ -76,6 +76,7 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const auto word = [&](std::string_view key) {
     return has_word(w.op, key, "") ? declared(w, key) : std::string_view();
   };
+  k.either_of_ties = word("ties") == "any";
   k.subnormals_zero = word("subnormals") == "zero";
   const std::string to = w.attributes.at("to");
   if (word("divisor") == "half_more") k.divisor = format(to).scale_divisor + 0.5;
@@ -89,8 +90,10 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const double divisor = scaled                           ? row.scale_divisor
                          : to == "mxfp8"                  ? 448
                          : to == "mxfp4" || to == "nvfp4" ? 6
-                         : to == "q8_0"                   ? 127
+                         : to == "q8_0" || to == "iq4_nl" ? 127
                          : to == "q4_1"                   ? 15
+                         : to == "q5_1"                   ? 31
+                         : to == "q5_0"                   ? 16
                                                           : 8;
   const auto all_groups = groups(element, divisor, n, dtype, std::min<std::size_t>(budget, 60000));
   // One group is one tensor where the tensor shares a scale, or a row.
@@ -175,10 +178,16 @@ std::vector<World> quantise_worlds() {
           add("quantize", 4, {{"to", to}}, {{"divisor", "half_more"}, {"scale", scale}, {"code", code}},
               "divisor: 127.5 or 7.5");
   }
-  for (const char* to : {"q8_0", "q4_0", "q4_1", "mxfp4", "mxfp8", "int4_g32_bf16", "nvfp4"})
-    for (const char* dtype : {"f32", "f16", "bf16"})
-      add("quantize", std::string(to) == "nvfp4" ? 16 : 32, {{"to", to}, {"dtype", dtype}}, {},
-          "the format's rule");
+  for (const char* to :
+       {"q8_0", "q4_0", "q5_0", "q4_1", "q5_1", "iq4_nl", "mxfp4", "mxfp8", "int4_g32_bf16", "nvfp4"})
+    for (const char* dtype : {"f32", "f16", "bf16"}) {
+      const std::string name = to;
+      const int n = name == "nvfp4" ? 16 : 32;
+      add("quantize", n, {{"to", to}, {"dtype", dtype}}, {}, "the format's rule");
+      if (name != "iq4_nl" && name != "int4_g32_bf16")
+        add("quantize", n, {{"to", to}, {"dtype", dtype}}, {{"ties", "any"}},
+            "ties: the rule's code, or either");
+    }
   for (const auto& [to, policy] : {std::pair{"e4m3fn_tok", "token"},
                                    {"e4m3fn_tensor", "request"},
                                    {"e4m3fn_head", "head"},
