@@ -289,6 +289,10 @@ DotResult Dot::operator()(const OperandRow& a, const OperandRow& b, const Enclos
     r.exact = real.sum;
     r.certificate = up((static_cast<double>(n) + 4) * kUnit64 * real.abs_sum);
   }
+  if (acc_.unit != nullptr && (a.has_negative_scale || b.has_negative_scale)) {
+    r.kernel = {r.exact, kInfinity};
+    return r;
+  }
   if (replayed != nullptr) {
     r.kernel = epilogue(*replayed, a, b);
     return r;

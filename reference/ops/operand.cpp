@@ -270,6 +270,7 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   const double least = std::ldexp(1.0, 1 - element.bias);
   row.elements.assign(row.center.begin(), row.center.end());
   row.block_scales.assign(scales.begin(), scales.end());
+  row.has_negative_scale = std::ranges::any_of(scales, [](double s) { return std::signbit(s); });
   for (std::size_t i = 0; i < n; ++i) {
     const double s = std::fabs(scales[i / block]);
     if (row.center[i] != 0 && s != 0 && std::isfinite(row.center[i]) && std::isfinite(s)) {

@@ -123,6 +123,7 @@ struct OperandRow {
   RowGrid grid;                     // of center
   bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
   bool flushes_f16 = false;         // ftz=yes, and a conversion to f16 may make, or flush, a subnormal
+  bool has_negative_scale = false;  // path=blocks: of a block; matrix units ignore the sign (ue4m3)
   bool has_infinite_scale = false;  // path=q8, weights: of some block, scale or minimum
   double scale_of_zeros = 0;        // path=q8, weights: the largest of a block of nothing but zeros
   bool same = false;                // center * scale is exact, element by element

@@ -85,6 +85,23 @@ TEST(ProductsBreaches, a_number_beyond_f32_is_not_cut_to_the_largest_tf32) {
   }
 }
 
+// A unit takes block scales without their sign; the format's own is -1.
+TEST(ProductsBreaches, a_negative_block_scale_is_nothing_that_a_unit_claims) {
+  const auto of = [](unsigned scale) {
+    Handmade a("nvfp4", {1, 16});
+    for (std::size_t i = 0; i < 8; ++i) a.byte(i, 0x22);
+    plane_of(a.tensor, ".block_scale").bytes[0] = static_cast<std::byte>(scale);
+    a.put(".global_scale", 0, 1);
+    Handmade b = a;
+    plane_of(b.tensor, ".block_scale").bytes[0] = std::byte{0x38};
+    return product(16, "blocks", a.tensor, b.tensor);
+  };
+  for (const double got : {16.0, -16.0}) expect_within(of(0xb8), "acc=blackwell_nvfp4", got);
+  expect_within(of(0xb8), "acc=f32", -16);
+  expect_beyond(of(0xb8), "acc=f32", 16);
+  expect_beyond(of(0x38), "acc=blackwell_nvfp4", -16);
+}
+
 // 1 is a scale like any other: a sum in f64 times the f32 1 is rounded to f32, and may then be a tie of the
 // store's.
 TEST(ProductsBreaches, scales_of_1_round_a_sum_that_is_no_f32) {

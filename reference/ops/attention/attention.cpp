@@ -207,7 +207,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
     unclaim_infinite_blocks(converted, limits.limit);
   if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
-  if (contract.text("hidden") == "added") unclaim_hidden(converted, contract, limits.limit);
+  if (contract.text("hidden") == "added" || contract.text("empty") == "mean")
+    unclaim_hidden(converted, contract, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   answer_empty(attributes, inputs, problem, exact, contract, truth, t);
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
@@ -290,7 +291,7 @@ const Op kAttention{
     "a NaN in a visible V: its column is NaN\n"
     "a logit of -Inf among others: its key weighs 0\n"
     "a row of nothing but logits of -Inf, and where q is infinite: nothing is claimed\n"
-    "keys that a mask hides: as if they were not there, but under hidden=added\n"
+    "keys that a mask hides: as if they were not there, but under hidden=added and empty=mean\n"
     "scales of K and V: of each number, or in f32 of a logit or an output; a weight's under p=f32 alone, and "
     "numbers that are summed in f16 or bf16 have theirs"};
 

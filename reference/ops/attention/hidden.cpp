@@ -13,6 +13,7 @@
 namespace assay {
 namespace {
 
+constexpr double kAbsorbed = 0x1p100;  // by the lowest number of f32, whose last place is 2^104
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // The problem with q = 0 and without mask, window, sinks and alibi.
@@ -37,7 +38,6 @@ Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, con
 // the mask is 0, or within its ulps of it.
 void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, const Contract& contract,
                  std::vector<double>& limit) {
-  constexpr double kAbsorbed = 0x1p100;
   const AttentionGeometry& g = problem.geometry();
   const bool is_masked = contract.text("empty") == "mean";
   const ProductSum products(problem, contract);
@@ -118,8 +118,9 @@ void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, s
   constexpr double kLog2E = 1.4426950408889634;
   const AttentionGeometry& g = problem.geometry();
   const ProductSum products(problem, contract);
-  const double range =
-      std::min<double>(std::numeric_limits<float>::max(), scalar_format(contract.text("scores")).max_finite);
+  // A finite mask is added to what is far below it.
+  const double most = contract.text("hidden") == "added" ? std::numeric_limits<float>::max() : kAbsorbed;
+  const double range = std::min(most, scalar_format(contract.text("scores")).max_finite);
   const auto d = static_cast<std::size_t>(g.d), dv = static_cast<std::size_t>(g.dv);
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t head = 0; head < g.kv_heads; ++head) {

@@ -134,8 +134,8 @@ constexpr KeySpec kContract[] = {
      "shares: denominator!=cast"},
     {"empty", KeyKind::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
-     "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "
-     "logarithms), with a sink 0"},
+     "a mask to logits in base e, of every row, so that a NaN or an infinity of a hidden key makes NaN; "
+     "nothing is claimed where scores is narrower, or parts are merged by logarithms), with a sink 0"},
     {"hidden", KeyKind::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "

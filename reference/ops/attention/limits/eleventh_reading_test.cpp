@@ -61,5 +61,20 @@ TEST(AttentionOfStrangers, a_hidden_logit_that_overflows_claims_nothing_where_it
   }
 }
 
+// empty=mean adds a mask to every hidden logit, and its weight of 0 meets V.
+TEST(AttentionOfStrangers, a_mask_that_is_added_meets_what_it_hides) {
+  const auto of = [](float k, float v) {
+    OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"mask", "random"}}, {1},
+                      {k, 1}, {v, 1});
+    c.set.at("mask").planes[0].bytes = {std::byte{0}, std::byte{1}};
+    return c;
+  };
+  for (const auto& [k, v] : {std::pair{1.0F, NAN}, {INFINITY, 2.0F}, {NAN, 2.0F}}) {
+    expect_pass(of(k, v).truth("empty=mean"), Values{NAN});
+    expect_caught(of(k, v).truth(""), Values{NAN});
+  }
+  expect_caught(of(1, 2).truth("empty=mean"), Values{NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing
