@@ -48,11 +48,11 @@ void admit_scalar(Truth& truth, const Format& to, std::span<const float> values,
 class BlockMoves {
  public:
   BlockMoves(const Format& to, std::span<const float> values, std::span<const double> radius,
-             const EncodePolicy& policy, double scale_ulp, bool either_of_ties)
+             const EncodePolicy& policy, double scale_ulp, std::string_view ties)
       : to_(to),
         policy_(policy),
         knows_ties_(scale_ulp == 0 && radius.empty()),
-        either_of_ties_(either_of_ties),
+        ties_(ties),
         reach_((kMoved + 2 * scale_ulp + 1) * kUnit32),
         values_(values.begin(), values.end()),
         radius_(radius.begin(), radius.end()),
@@ -65,10 +65,10 @@ class BlockMoves {
     }
   }
 
-  const std::vector<double>& value() const { return value_; }
-
-  // Of each element: its own change, and those of others' moves added, which may come together.
-  std::vector<double> limits() const {
+  // The limits of each element around `value`, which is set: its own change, and those of others' moves
+  // added, which may come together.
+  std::vector<double> limits(std::vector<double>& value) const {
+    value = value_;
     std::vector<double> own(values_.size()), first(values_.size()), second(values_.size()),
         all(values_.size());
     const std::vector<std::size_t> every = every_block();
@@ -101,8 +101,8 @@ class BlockMoves {
       if (by > 2 * kUlpF16) limit[i] = std::max(limit[i], own[i] + by_first);
     }
     add_shifted(limit);
-    decide_ties(limit);
-    if (either_of_ties_) admit_ties(limit);
+    if (ties_ != "rule") admit_ties(limit);
+    decide_ties(limit, value);
     return limit;
   }
 
@@ -118,6 +118,7 @@ class BlockMoves {
       if (to_.name == name) return d;
     return 0;
   }
+  double largest_code() const { return divisor() < 0 ? -divisor() - 1 : divisor(); }
   // The scale of a block that every way of the header finds, where it is a power of two; 0: there is none.
   double decided_scale(std::span<const float> x) const {
     const auto [low, high] = std::ranges::minmax(x);
@@ -154,7 +155,7 @@ class BlockMoves {
   }
   // Of elements half-way between two codes under a scale that is known, limit 0, or a step: see the head of
   // admissible.hpp.
-  void decide_ties(std::vector<double>& limit) const {
+  void decide_ties(std::vector<double>& limit, std::vector<double>& value) const {
     const ScalarFormat* const element = to_.name == "mxfp8"             ? &scalar_format("e4m3fn")
                                         : to_.name == "mxfp8_e5m2"      ? &scalar_format("e5m2")
                                         : to_.name.starts_with("mxfp4") ? &scalar_format("e2m1")
@@ -172,13 +173,21 @@ class BlockMoves {
         const bool is_code =
             element != nullptr ? round_to(*element, across) == across : across == std::nearbyint(across);
         if (across == code || !is_code || !std::isfinite(code)) continue;
-        limit[i] = either_of_ties_ ? std::max(limit[i], std::fabs((across - code) * scale)) : 0;
+        if (ties_ == "any") {
+          limit[i] = std::max(limit[i], std::fabs((across - code) * scale));
+          continue;
+        }
+        const bool is_other = ties_ == "even"   ? std::fmod(code, 2) != 0
+                              : ties_ == "away" ? std::fabs(across) > std::fabs(code)
+                                                : false;
+        if (is_other && across <= largest_code()) value[i] += (across - code) * scale;
+        limit[i] = 0;
       }
     }
   }
 
-  // ties=any: where the quotient may be half-way a kernel may round it as it is, though the rule adds -D + 1/2
-  // to it in f32 first, which no move of a small one outlasts.
+  // Another word than the rule's: where the quotient may be half-way a kernel may round it as it is, though
+  // the rule adds -D + 1/2 to it in f32 first, which no move of a small one outlasts.
   void admit_ties(std::vector<double>& limit) const {
     for (std::size_t b = 0; divisor() != 0 && b < blocks(); ++b) {
       const std::span<const float> x(values_.data() + b * block_, block_);
@@ -328,7 +337,8 @@ class BlockMoves {
 
   const Format& to_;
   EncodePolicy policy_;
-  bool knows_ties_, either_of_ties_;
+  bool knows_ties_;
+  std::string_view ties_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
   double reach_;
   std::vector<float> values_;
@@ -345,6 +355,11 @@ void check_rounding(const Format& to, const Contract& contract) {
     throw InputError(
         InputErrorKind::bad_contract,
         fmt::format("ties={} with to={}, where no rule decides them", contract.text("ties"), to.name));
+  if ((contract.text("ties") == "even" || contract.text("ties") == "away") && !to.name.starts_with("q"))
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("ties={} with to={}, whose elements are rounded as round= says; allowed: rule|any",
+                    contract.text("ties"), to.name));
   if (contract.text("round") == "stochastic" && to.kind == FormatKind::block && !groups)
     throw InputError(
         InputErrorKind::bad_value,
@@ -411,22 +426,20 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> given, s
   const std::vector<float> replaced = is_mxfp8 ? std::vector<float>() : finite_alone(to, given);
   const std::span<const float> values = is_mxfp8 ? given : replaced;
   const double scale_ulp = contract.number("scale_ulp");
-  const bool either_of_ties = contract.text("ties") == "any";
+  const std::string_view ties = contract.text("ties");
   if (to.name == "iq4_nl") {
     truth.value =
         decode_tensor(encode_tensor(to, {static_cast<std::int64_t>(values.size())}, values, policy));
     limit_least_squares(values, radius, policy.rounding, scale_ulp, truth.value, truth.limit);
   } else {
-    const BlockMoves moves(to, values, radius, policy, scale_ulp, either_of_ties);
-    truth.value = moves.value();
-    truth.limit = moves.limits();
+    truth.limit = BlockMoves(to, values, radius, policy, scale_ulp, ties).limits(truth.value);
   }
   if (to.name == "mxfp4_ggml" && rule(Rule::mx_logarithm, 1) > 0) {
     policy.mx_exact = true;
-    const BlockMoves exact(to, values, radius, policy, scale_ulp, either_of_ties);
-    const std::vector<double> limit = exact.limits();
+    std::vector<double> value;
+    const std::vector<double> limit = BlockMoves(to, values, radius, policy, scale_ulp, ties).limits(value);
     for (std::size_t i = 0; i < values.size(); ++i)
-      truth.limit[i] = std::max(truth.limit[i], std::fabs(exact.value()[i] - truth.value[i]) + limit[i]);
+      truth.limit[i] = std::max(truth.limit[i], std::fabs(value[i] - truth.value[i]) + limit[i]);
   }
   std::vector<char> finite(values.size() / block, 1), overflows(values.size() / block, 0);
   // ggml's exponent of an absmax whose logarithm rounds to 128: the code 4 stands for 2^128.

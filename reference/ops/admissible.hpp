@@ -59,7 +59,7 @@
 // 127)) = 1 / fl(127 / 127) = 1, so that 2.5 / 1 = 2.5 fl(1 / 1) = fl(2.5 127) / 127 = 2.5, whose code is 3
 // by its rule. Half a code has 9 bits and D 7, so the product is exact; so is what a fused rule adds. In OCP
 // MX every scale is a power of two, and is known where a moved absmax keeps it. ties=any: either neighbour,
-// as everywhere else.
+// as everywhere else. ties=even and ties=away are decided where the rule's are, and either elsewhere.
 //
 // Numbers that are not exact (requantize, decoded with several roundings, admissible_between.cpp): every
 // number between the ends.
@@ -115,9 +115,9 @@ inline constexpr std::array kQuantiseKeys = {
             "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
             "block formats "
             "are as their rule says"},
-    KeySpec{"ties", KeyKind::word, "rule", "rule|any",
+    KeySpec{"ties", KeyKind::word, "rule", "rule|any|even|away",
             "half-way between two codes of a block format whose rule has no search: the code that its rule "
-            "says, or either"},
+            "says, or either; of integer codes the even one, or that away from zero"},
     KeySpec{
         "subnormals", KeyKind::word, "keep", "keep|zero",
         "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},

@@ -314,6 +314,38 @@ TEST(QuantiseLimits, a_tie_has_the_code_of_its_rule_where_every_way_finds_it) {
     }
 }
 
+// The same halves under the words even and away: each kernel passes as itself and is caught as the other.
+TEST(QuantiseLimits, a_tie_has_the_code_that_is_declared_where_every_way_finds_it) {
+  for (const char* name : {"q8_0", "q8_1", "q4_0", "q5_0", "q4_1", "q5_1"}) {
+    SCOPED_TRACE(name);
+    const bool minimum = std::string_view(name).ends_with("_1") && name[1] != '8';
+    const int bits = name[1] - '0', top = minimum ? (1 << bits) - 1 : (1 << (bits - 1)) - (bits == 8 ? 1 : 0);
+    OpCase c("quantize", {{"rows", "1"}, {"cols", "64"}, {"to", name}});
+    Values made(64);
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const auto code = static_cast<int>(i % static_cast<std::size_t>(top - 1));
+      made[i] = (minimum || i % 2 == 0 ? 1.0F : -1.0F) * (static_cast<float>(code) + 0.5F);
+      if (i % 32 == 0) made[i] = minimum ? 0 : static_cast<float>(bits == 8 ? top : -top);
+      if (i % 32 == 1 && minimum) made[i] = static_cast<float>(top);
+    }
+    const Values x = c.put("x", made);
+    std::vector<double> even, away;
+    for (const float each : x)
+      even.push_back(std::nearbyint(static_cast<double>(each))),
+          away.push_back(std::round(static_cast<double>(each)));
+    expect_pass(c.truth("ties=even"), even);
+    expect_pass(c.truth("ties=away"), away);
+    EXPECT_GE(judge(c.truth("ties=even"), away).bad, 24U);
+    EXPECT_GE(judge(c.truth("ties=away"), even).bad, 24U);
+    expect_pass(c.truth("ties=any"), even);
+    expect_pass(c.truth("ties=any"), away);
+  }
+  OpCase mx("quantize", {{"rows", "1"}, {"cols", "32"}, {"to", "mxfp4"}});
+  mx.put("x", Values(32, 1));
+  (void)mx.truth("ties=any");
+  EXPECT_THROW((void)mx.truth("ties=even"), InputError);
+}
+
 // A global scale of 1, and block scales of 1 and of 1.25.
 TEST(QuantiseLimits, a_tie_of_nvfp4_has_the_even_code_under_scales_that_are_powers_of_two) {
   OpCase c("quantize", {{"rows", "1"}, {"cols", "64"}, {"to", "nvfp4"}});

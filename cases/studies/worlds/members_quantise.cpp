@@ -162,8 +162,15 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
     const ScalarFormat& f = scalar_format(element);
     const double low = round_to(f, q, {.rounding = Rounding::toward_negative}),
                  high = -round_to(f, -q, {.rounding = Rounding::toward_negative});
-    if (k.either_of_ties && q - low == high - q) join(found, {low, high});
+    if (k.ties == "any" && q - low == high - q) join(found, {low, high});
     return found;
+  };
+  const bool by_rule = k.ties == "rule" || k.ties == "any";
+  const auto rounded_as_said = [&](double q) {
+    return k.ties == "even"               ? Set{std::nearbyint(q)}
+           : k.ties == "away"             ? Set{std::round(q)}
+           : k.ties == "any" && is_tie(q) ? set_of({std::floor(q), std::ceil(q)})
+                                          : Set{};
   };
   if (to == "iq4_nl") return least_squares_members(x, absmax);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -173,8 +180,9 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
       for (const double d : ways_to_scale(absmax, 127))
         for (const double q : ways_to_quotient(x[i], d, absmax, 127)) {
           const bool none = absmax == 0 || d == 0;
-          join(y[i], {none || f16(d) == 0 ? 0 : std::clamp(std::round(q), -128.0, 127.0) * f16(d)});
-          if (k.either_of_ties && !none && is_tie(q)) join(y[i], {std::trunc(q) * f16(d)});
+          const double code = k.ties == "even" ? std::nearbyint(q) : std::round(q);
+          join(y[i], {none || f16(d) == 0 ? 0 : std::clamp(code, -128.0, 127.0) * f16(d)});
+          if (k.ties == "any" && !none && is_tie(q)) join(y[i], {std::trunc(q) * f16(d)});
         }
     } else if (to == "q4_0" || to == "q5_0") {
       // "d = the signed element of largest magnitude / -8, code = min(15, trunc(x (1 / d) + 8.5)) from d in
@@ -186,9 +194,10 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
         Set sums = {f32(x[i] * over(1, d) + half + 0.5)};  // fused
         for (const double q : ways_to_quotient(x[i], d, most, -half)) {
           join(sums, {f32(q + half + 0.5)});
-          if (k.either_of_ties && is_tie(q)) join(y[i], {number(std::floor(q)), number(std::ceil(q))});
+          for (const double code : rounded_as_said(q)) join(y[i], {number(code)});
         }
-        for (const double q : sums) join(y[i], {number(std::trunc(q) - half)});
+        for (const double q : sums)
+          if (by_rule) join(y[i], {number(std::trunc(q) - half)});
       }
     } else if (to == "q4_1" || to == "q5_1") {
       // "m = least element, d = (largest - m) / 15, code = min(15, trunc((x - m) (1 / d) + 0.5)) in f32; both
@@ -201,9 +210,10 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
         Set sums = {f32(shifted * over(1, d) + 0.5)};
         for (const double q : ways_to_quotient(shifted, d, range, top)) {
           join(sums, {f32(q + 0.5)});
-          if (k.either_of_ties && is_tie(q)) join(y[i], {number(std::floor(q)), number(std::ceil(q))});
+          for (const double code : rounded_as_said(q)) join(y[i], {number(code)});
         }
-        for (const double q : sums) join(y[i], {number(std::trunc(q))});
+        for (const double q : sums)
+          if (by_rule) join(y[i], {number(std::trunc(q))});
       }
     } else if (to == "mxfp4" || to == "mxfp8") {
       // "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code

@@ -76,7 +76,7 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const auto word = [&](std::string_view key) {
     return has_word(w.op, key, "") ? declared(w, key) : std::string_view();
   };
-  k.either_of_ties = word("ties") == "any";
+  k.ties = word("ties");
   k.subnormals_zero = word("subnormals") == "zero";
   const std::string to = w.attributes.at("to");
   if (word("divisor") == "half_more") k.divisor = format(to).scale_divisor + 0.5;
@@ -187,6 +187,10 @@ std::vector<World> quantise_worlds() {
       if (name != "iq4_nl" && name != "int4_g32_bf16")
         add("quantize", n, {{"to", to}, {"dtype", dtype}}, {{"ties", "any"}},
             "ties: the rule's code, or either");
+      if (name.starts_with("q"))
+        for (const char* ties : {"even", "away"})
+          add("quantize", n, {{"to", to}, {"dtype", dtype}}, {{"ties", ties}},
+              "ties: the even code, or that away from zero");
     }
   for (const auto& [to, policy] : {std::pair{"e4m3fn_tok", "token"},
                                    {"e4m3fn_tensor", "request"},
