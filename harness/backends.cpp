@@ -11,6 +11,7 @@
 #include "harness/worker/bounded.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
+#include "reference/ordinary_file.hpp"
 
 namespace assay {
 namespace fs = std::filesystem;
@@ -122,11 +123,10 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
       throw InputError(
           InputErrorKind::unknown_name,
           fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", excerpt(base)));
-    if (fs::is_directory(choice.info.file, error))
-      throw InputError(
-          InputErrorKind::bad_value,
-          fmt::format("backend '{}' is a folder; allowed: a plug-in (.so), or a file of Python (.py)",
-                      excerpt(base)));
+    if (const std::string_view why = why_no_file(choice.info.file); !why.empty())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("backend '{}': {}; allowed: a plug-in (.so), or a file of Python (.py)",
+                                   excerpt(base), why));
     if (const BackendInfo* loader = loader_of(choice.info.file, known)) {
       choice.info.worker = loader->worker;
       choice.info.witness = loader->witness;
@@ -150,6 +150,10 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
     if (file.ends_with(".py") && !is_there(fs::absolute(file)))
       throw InputError(InputErrorKind::unknown_name,
                        fmt::format("backend '{}': no file '{}'", excerpt(base), excerpt(file)));
+    if (file.ends_with(".py") && !why_no_file(file).empty())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("backend '{}', '{}': {}; allowed: a file of Python", excerpt(base),
+                                   excerpt(file), why_no_file(file)));
     return choice;
   }
   throw InputError(InputErrorKind::unknown_name,

@@ -77,6 +77,7 @@ std::string Summary::coverage() const {
   if (shows_nothing > 0)
     text += fmt::format(", {} show{} nothing", with_commas(shows_nothing), shows_nothing == 1 ? "s" : "");
   if (not_run > 0) text += fmt::format(", {} not run", with_commas(not_run));
+  if (unwitnessed > 0) text += fmt::format(", {} unwitnessed", with_commas(unwitnessed));
   return text;
 }
 

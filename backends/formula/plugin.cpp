@@ -9,6 +9,7 @@
 #include "reference/error.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/formula/member.hpp"
+#include "reference/ordinary_file.hpp"
 
 namespace assay_formula {
 
@@ -94,10 +95,11 @@ assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, cha
 
 // A file beside those of the library.
 void add_formula(const std::string& path) {
-  std::ifstream stream(path);
+  std::ifstream stream;
   std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) assay_plugin::refuse_option(path, "none, or a file with a formula that can be read");
+  if (assay::why_no_file(path).empty()) stream.open(path), text << stream.rdbuf();
+  if (!stream.is_open() || !stream)
+    assay_plugin::refuse_option(path, "none, or a file with a formula that can be read");
   try {
     (void)assay::formula::add(text.str());
   } catch (const assay::InputError& e) {

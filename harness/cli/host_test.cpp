@@ -87,6 +87,16 @@ TEST(Host, inputs_that_are_no_ordinary_files_are_refused) {
   for (const char* cases : {"fifo.cases", "zero.cases"})
     EXPECT_EQ(program_testing::assay("run -q " + at(cases) + " " + kFaulty).code, 2) << cases;
   EXPECT_EQ(::assay::run_command(run + "--record " + at("fifo")).code, 2);
+  for (const char* name : {"fifo.so", "fifo.py", "fifo.op"}) ASSERT_EQ(mkfifo(at(name).c_str(), 0600), 0);
+  for (const char* name : {"zero.py", "zero.op"}) std::filesystem::create_symlink("/dev/zero", at(name));
+  for (const std::string& line :
+       {"--op " + at("fifo.op") + " manual", "--op " + at("zero.op") + " manual",
+        "run 'softmax rows=1 cols=8' -b " + at("fifo.so"), "run 'softmax rows=1 cols=8' -b " + at("fifo.py"),
+        "run 'softmax rows=1 cols=8' -b " + at("zero.py")}) {
+    const Outcome o = ::assay::run_command("timeout 60 " ASSAY_PROGRAM " " + line);
+    EXPECT_EQ(o.code, 2) << line << ": " << o.text;
+    EXPECT_TRUE(has(o.text, "no ordinary file")) << o.text;
+  }
 
   std::ofstream(at("list")) << "unsupported rmsnorm  # only softmax is here\n";
   std::ofstream(at("assay.toml")) << "";

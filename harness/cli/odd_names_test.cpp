@@ -108,7 +108,7 @@ TEST(OddNames, a_word_that_names_nothing_is_refused_with_what_is_near) {
   refused("run ./nowhere/x.txt", "a case file is named PATH.cases");
   refused("run 'softmax rows=1 cols=2' -b './no where.so'", "no plug-in file");
   refused("run 'softmax rows=1 cols=2' -b './50%.so'", "%25 for % itself");
-  refused("run 'softmax rows=1 cols=2' -b ./../", "is a folder; allowed: a plug-in (.so)");
+  refused("run 'softmax rows=1 cols=2' -b ./../", "it is a folder; allowed: a plug-in (.so)");
   refused("run 'softmax rows=1 cols=2' -b python:nowhere.py", "no file 'nowhere.py'");
   refused("run 'softmax rows=1 cols=2' --op nowhere.op", "there is no such file");
   const OddFolder folder;

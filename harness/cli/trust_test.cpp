@@ -67,6 +67,10 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   said_everywhere("1 judged, 1 not run");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["judged"], 1);
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["not_run"], 1);
+
+  (void)softmax("inlined", reports);
+  said_everywhere("1 judged, 1 unwitnessed");
+  EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["unwitnessed"], 1);
 }
 
 TEST(Trust, an_error_that_leaves_no_bit_of_a_number_is_no_contract) {

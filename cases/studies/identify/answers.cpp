@@ -8,6 +8,7 @@
 
 #include "reference/error.hpp"
 #include "reference/fingerprint.hpp"
+#include "reference/ordinary_file.hpp"
 
 namespace assay {
 namespace {
@@ -57,6 +58,8 @@ AnswerFile::AnswerFile(const std::string& path, Mode mode) : path_(path), mode_(
     if (!out_) refuse("cannot be written");
     return;
   }
+  if (const std::string_view why = why_no_file(path); !why.empty())
+    refuse(fmt::format("cannot be read: {}; wanted: a file that --record wrote", why));
   std::ifstream in(path);
   if (!in) refuse("cannot be read; wanted: a file that --record wrote");
   std::size_t number = 0;

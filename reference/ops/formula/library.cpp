@@ -17,6 +17,7 @@
 #include "reference/ops/formula/bound.hpp"
 #include "reference/ops/formula/plan.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ordinary_file.hpp"
 #include "reference/word_list.hpp"
 
 namespace assay::formula {
@@ -272,14 +273,13 @@ class Library {
     return rows_.back().op->op();
   }
   void take_file(const std::string& path) {
-    std::ifstream stream(path);
+    const std::string_view why = why_no_file(path);
+    std::ifstream stream;
     std::ostringstream text;
-    text << stream.rdbuf();
-    if (!stream)
-      throw InputError(
-          InputErrorKind::bad_value,
-          fmt::format("{}: no formula can be read from it: {}", path,
-                      std::filesystem::exists(path) ? "it is no file of text" : "there is no such file"));
+    if (why.empty()) stream.open(path), text << stream.rdbuf();
+    if (!why.empty() || !stream)
+      throw InputError(InputErrorKind::bad_value, fmt::format("{}: no formula can be read from it: {}", path,
+                                                              why.empty() ? "it is no file of text" : why));
     try {
       take(text.str());
     } catch (const InputError& e) {

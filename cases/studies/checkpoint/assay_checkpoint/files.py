@@ -94,7 +94,7 @@ def numbers_of(form, shape, data):
 
 
 def _safetensors(path, into, where):
-    for name, (kind, shape, start, end) in _checked(header_of, path)[1].items():
+    for name, (kind, shape, start, end) in _checked(header_of, _ordinary(path))[1].items():
         if name in into:
             raise BadInput(f"{path}: {name} is in {where[name]} too")
         bits, form = TYPES.get(kind, (None, None))
@@ -102,6 +102,13 @@ def _safetensors(path, into, where):
         if bits and elements * bits != 8 * (end - start):
             raise BadInput(f"{path}: {name} is {kind} {list(shape)}, {elements * bits // 8} bytes, and has {end - start}")
         into[name], where[name] = Stored(name, kind, shape, path, start, end, form), os.path.basename(path)
+
+
+def _ordinary(path):
+    """path, which is a file: a pipe would be waited for, and a device read without an end."""
+    if not os.path.isfile(path):
+        raise BadInput(f"{path}: it is no ordinary file")
+    return path
 
 
 def _checked(call, *arguments):
@@ -118,7 +125,7 @@ def read_json(path):
     if not os.path.exists(path):
         return {}
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(_ordinary(path), encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: no JSON: {error}") from None
@@ -135,7 +142,7 @@ class Reader:
     STRING, ARRAY = 8, 9
 
     def __init__(self, path):
-        self.path, self.data, self.at = path, np.memmap(path, np.uint8, "r"), 0
+        self.path, self.data, self.at = path, np.memmap(_ordinary(path), np.uint8, "r"), 0
 
     def take(self, count):
         if count < 0 or self.at + count > len(self.data):
