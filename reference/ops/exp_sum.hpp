@@ -71,7 +71,7 @@ inline constexpr std::array kExpSumKeys = {
     KeySpec{"exp_ulp", KeyKind::real, "2", kUlps,
             "error of exp, in units in the last place of acc, its subnormal steps included; below 0.5: "
             "of models whose "
-            "functions are not rounded"},
+            "functions are not rounded, and whose results are summed as they are"},
     KeySpec{"rescales", KeyKind::real, "0", "",
             "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},
 };

@@ -59,8 +59,8 @@ constexpr KeySpec kContract[] = {
      "(level=emu: FP8 is saturated)"},
     {"p_shift", KeyKind::real, "0", "0..64", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", KeyKind::word, "exact", "exact|cast",
-     "row sum of weights before rounding to p, or after it, p_shift included (a log-sum-exp of a part is "
-     "without it)"},
+     "row sum of weights before rounding to p, or after it, times 2^p_shift as they then are (level=emu, and "
+     "a log-sum-exp of a part: without it)"},
     {"rowsum", KeyKind::accumulator, "f32", "", "how the row sum is formed"},
     {"pv", KeyKind::accumulator, "f32", "", "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
