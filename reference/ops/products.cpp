@@ -100,7 +100,9 @@ std::vector<DotResult> Products::operator()(std::span<const OperandRow> weights)
       // Every sum of the unit is a multiple of both grids: what is not below the smallest normal f32 is not
       // flushed.
       const double least = rows_[i].grid.lsb * weights[j].grid.lsb;
-      const bool stays = claims(Rule::sum_flush, !dot_.flush() || least >= 0x1p-126);
+      const bool stays = claims(Rule::sum_flush, !dot_.flush() || least >= 0x1p-126) &&
+                         (left_ == nullptr || dot_.replayable()->standing == Standing::silicon ||
+                          std::max({1.0, rows_[i].max_abs, weights[j].max_abs}) * 0x1p-126 <= least);
       const bool known = left_ != nullptr && replayed[at].error < kInfinity && stays;
       results[at] = dot_(rows_[i], weights[j], known ? &replayed[at] : nullptr);
     }

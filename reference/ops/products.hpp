@@ -10,6 +10,9 @@
 // falls back to the bound around the exact sum, which holds for every order. So does, with ftz=yes, a row
 // with a number below 2^-126, which may have been flushed on its way to the unit, and a product of two rows
 // whose sums, multiples of the last bits of both, may be that small: blocks are then added to another number.
+// And of a unit that no hardware has confirmed, one whose sums may be subnormal, or whose zeros may lie
+// beside so large a number that the least exponent, taken for a zero's, would align a block: published models
+// differ there.
 //
 // With numbers, FP8 GEMM, k = 4096, unit gaussians, acc=hopper_fp8 promote=4, median limit / |value|: bounded
 // 115 %, replayed 2 u = 1.2e-7, the roundings of the two scales.

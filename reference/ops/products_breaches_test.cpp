@@ -85,6 +85,20 @@ TEST(ProductsBreaches, a_number_beyond_f32_is_not_cut_to_the_largest_tf32) {
   }
 }
 
+// Whether a zero has an exponent, -126, that aligns a block is known of hardware alone.
+TEST(ProductsBreaches, zeros_beside_large_numbers_may_align_a_block_of_a_unit_that_nobody_has_tried) {
+  const auto of = [](float scale) {
+    return product(2, "tf32", row_of("f32", {-0x1.54cp+18F, 0x1.44cp+24F}, 2),
+                   row_of("f32", {0x1.8p-135F * scale, 0}, 2));
+  };
+  const char* const asked = "acc=a100_tf32 order=sequential tf32=toward_zero";
+  expect_within(of(1), asked, -0x1.ffp-117);
+  expect_within(of(1), asked, -0x1.ff2p-117);
+  expect_beyond(of(1), "acc=hopper_tf32 order=sequential tf32=toward_zero", -0x1.ffp-117);
+  expect_beyond(of(0x1p60F), asked, -0x1.ffp-57);
+  expect_within(of(0x1p60F), asked, -0x1.ff2p-57);
+}
+
 // A unit takes block scales without their sign; the format's own is -1.
 TEST(ProductsBreaches, a_negative_block_scale_is_nothing_that_a_unit_claims) {
   const auto of = [](unsigned scale) {
