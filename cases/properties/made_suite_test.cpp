@@ -64,6 +64,8 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
   const std::map<std::string, std::vector<std::string>> wanted = {
       {"powers of two, 256", {"^attention", " len=256 "}},
       {"powers of two, 512", {"^attention", " len=512 "}},
+      {"powers of two, 128", {"^attention", " len=128 "}},
+      {"of a row too", {"^softmax", " cols=(16|32|128) "}},
       {"one less", {"^attention", " len=511 | len=1023 "}},
       {"wide heads in pages", {"^attention", " d=256 ", " len=(1\\d{3}|2049) ", " page="}},
       {"page ids beyond 16 bits", {"^attention batch=2", " len=[34]\\d{4} ", " page=1 "}},

@@ -192,6 +192,7 @@ void WorkerProcess::wait_for_end(Clock::time_point deadline, bool of_keeper) {
     read_reports();
     if (keeper_gone_ || (ended_ && !of_keeper)) return;
     if (Clock::now() >= deadline) return;
+    if (of_keeper) end_tracer();
     pollfd watched[] = {{lifeline_.get(), POLLIN, 0},
                         {keeper_watch_.get(), POLLIN, 0},
                         {output_end_.get(), POLLIN, 0},
@@ -212,11 +213,17 @@ void WorkerProcess::sweep_without_keeper() {
   }
 }
 
-// Of a process that is traced the tracer hears first: somebody of the worker's, who may never answer.
+// Of a process that is traced the tracer hears first: somebody of the worker's, who may never answer. One
+// that traces this process too is the user's (strace -f).
+void WorkerProcess::end_tracer() const {
+  if (const pid_t tracer = tracer_of(keeper_); tracer > 0 && tracer != tracer_of(getpid()))
+    kill(tracer, SIGKILL);
+}
+
 void WorkerProcess::reap_keeper() const {
   const Clock::time_point deadline = Clock::now() + kSweepLimit;
   while (waitpid(keeper_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
-    if (const pid_t tracer = tracer_of(keeper_); tracer > 0) kill(tracer, SIGKILL);
+    end_tracer();
     usleep(1000);
   }
 }

@@ -95,6 +95,7 @@ class WorkerProcess {
   void read_reports();
   void wait_for_end(Clock::time_point deadline, bool of_keeper);
   void sweep_without_keeper();
+  void end_tracer() const;
   void reap_keeper() const;
 
   pid_t keeper_ = -1;

@@ -157,8 +157,11 @@ def main():
         expect(answer, 0, "trigger: 5 of 5 found", "unwritten: ")
         results = json.load(open(report, encoding="utf-8"))["results"]
         assert all(r["verdict"] == "found" and r["says"] and not r["red_child"] for r in results), results
-        expect(pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2", "--budget", "2"),
-               0, "untold: 1 of 1 found")
+        for budget in ("2", "20", "200"):  # a loaded machine begins no case in the first
+            told = pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2", "--budget", budget)
+            if told[0] == 0:
+                break
+        expect(told, 0, "untold: 1 of 1 found")
         expect(pairs(where, "--mirror", mirror, "sound", "--trigger", "--seeds", "1"), 1, "missed",
                "0 of 1 found")
         listed = pairs(where, "--mirror", mirror, "--half", "all", "--list")

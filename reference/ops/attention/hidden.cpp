@@ -53,7 +53,8 @@ void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exac
         if (exact.rows[at / dv].keys != 0) continue;
         double* const row = limit.data() + at;
         const double sink = g.sinks ? problem.sink(h) : 0;
-        if (std::isnan(sink) || (is_masked && std::isinf(sink))) std::fill_n(row, dv, kInfinite);
+        if (std::isnan(sink) || (is_masked && !(std::fabs(sink) < kAbsorbed)))
+          std::fill_n(row, dv, kInfinite);
         if (!is_masked) continue;
         if (k.empty()) {
           k.resize(static_cast<std::size_t>(problem.length(b) * g.d));
@@ -114,12 +115,40 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   }
 }
 
+namespace {
+
+// A running kernel that meets hidden keys first sums them with weights of 1, relative to the mask, and
+// rescales that by exp(mask - m) = 0, or by what exp errs by there: Inf 0 is NaN where a sum has left its
+// register.
+// `size`: sum |v| of hidden keys, by columns.
+void mask_first(const Contract& contract, const AttentionProblem& problem, double count,
+                const std::vector<double>& size, double* limit) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const auto holds = [&](const char* key, double sum) {
+    const Accumulator how = accumulator(contract.text(key));
+    const double errors = 4 * std::exp(count * 2 * unit_roundoff(how.precision));
+    return errors * sum < std::min(largest_finite(how.precision), kLargest);
+  };
+  const double shift = std::exp2(contract.number("p_shift"));
+  const Format& v = format(problem.v().format);
+  const double codes = v.kind == FormatKind::scaled ? count * scalar_format(v.element).max_finite : 0;
+  const double factor = std::max(1.0, contract.number("exp_ulp")) * 0x1p-147;
+  const double all = *std::ranges::max_element(size);
+  for (std::size_t c = 0; c < size.size(); ++c)
+    limit[c] = holds("rowsum", count * shift) && holds("pv", shift * std::max(size[c], codes))
+                   ? limit[c] + factor * (count + 1) * all
+                   : kInfinite;
+}
+
+}  // namespace
+
 void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, std::vector<double>& limit) {
   constexpr double kLog2E = 1.4426950408889634;
   const AttentionGeometry& g = problem.geometry();
   const ProductSum products(problem, contract);
   // A finite mask is added to what is far below it.
-  const double most = contract.text("hidden") == "added" ? std::numeric_limits<float>::max() : kAbsorbed;
+  const bool is_mean = contract.text("empty") == "mean";
+  const double most = is_mean ? kAbsorbed : std::numeric_limits<float>::max();
   const double range = std::min(most, scalar_format(contract.text("scores")).max_finite);
   const auto d = static_cast<std::size_t>(g.d), dv = static_cast<std::size_t>(g.dv);
   for (std::int64_t b = 0; b < g.batch; ++b)
@@ -137,8 +166,12 @@ void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, s
           double q = 0;
           for (const double each : problem.q(b, i, h)) q += std::fabs(each);
           double* const row = limit.data() + problem.out_index(b, i, h);
+          double count = 0;  // of hidden keys
+          std::vector<double> size(dv, 0.0);
           for (std::size_t j = 0; j < n; ++j) {
             if (problem.visible(b, i, static_cast<std::int64_t>(j))) continue;
+            ++count;
+            for (std::size_t c = 0; c < dv; ++c) size[c] += std::fabs(v[j * dv + c]);
             // A half more: a product, a sum of products and a scale may each round. Times 1: the scale may
             // come first or last. In base 2 a logit is log2 e times as large, its bias with it.
             const double bias =
@@ -150,6 +183,7 @@ void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, s
             for (std::size_t c = 0; c < dv; ++c)
               if (!bounded || !std::isfinite(v[j * dv + c])) row[c] = kInfinite;
           }
+          if (is_mean && count > 0) mask_first(contract, problem, count, size, row);
         }
     }
 }

@@ -145,7 +145,9 @@ constexpr KeySpec kContract[] = {
      "ca",
      "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step: numbers decoded to f32, but for codes under one scale of the tensor, the head or a row of q, "
+     "step (scaling=scores tiles=aligned sink=last, of parts where they are merged, and merge=any: by "
+     "logarithms; hidden keys keep their places in blocks): numbers decoded to f32, but for codes under one "
+     "scale of the tensor, the head or a row of q, "
      "which "
      "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "
      "product fused but by a unit; the scale (the exact product of all scales, as one f32), the "

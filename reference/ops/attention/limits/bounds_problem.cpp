@@ -197,13 +197,14 @@ double largest_of(const std::vector<float>& values) {
 
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
 // its own tile and of those before it. Of any other, or one that may be another, the levels know no cast and
-// no rescale. At level emu the level itself says so, and a word that says otherwise is refused.
+// no rescale; at level emu it is refused.
 bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
   const bool emulated = contract.text("level") == "emu";
   const auto says = [&](std::string_view key, std::string_view word) {
     const std::string_view given = contract.text(key);
-    if (emulated && given != word && given != "any") refuse("emu", fmt::format("{}={}", key, given));
-    return emulated || given == word;
+    if (emulated && given != word)
+      refuse("emu", fmt::format("{}={}: the emulated kernel has {}={}", key, given, key, word));
+    return given == word;
   };
   const double shift = contract.number("p_shift");
   if (contract.number("lag") != 0 && emulated) refuse("emu", "a lag is not emulated");
@@ -213,7 +214,12 @@ bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
       whole && contract.number("lag") == 0 && says("scaling", "scores") && says("weights", "running");
   holds &= says("tiles", "aligned");  // one tile too: it may end anywhere, and its rest is another
   if (g.sinks) holds &= says("sink", "last");
-  if (contract.integer("split") > 1) holds &= says("merge", "once");
+  if (contract.integer("split") > 1) holds &= says("merge", emulated ? "any" : "once");
+  const std::int64_t tile = contract.integer("tile"), tiles = (g.length + tile - 1) / tile,
+                     split = contract.integer("split"), run = (tiles + split - 1) / split * tile;
+  if (emulated && split > 1 && contract.integer("part") < run)
+    refuse("emu", fmt::format("part={}: the emulated kernel's parts are runs of {} keys",
+                              contract.integer("part"), run));
   return claims(Rule::shape_undeclared, holds);
 }
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,

@@ -76,5 +76,28 @@ TEST(AttentionOfStrangers, a_mask_that_is_added_meets_what_it_hides) {
   expect_caught(of(1, 2).truth("empty=mean"), Values{NAN});
 }
 
+// The sums of hidden keys, which a running kernel meets first, overflow before they are multiplied by 0; and
+// exp errs there by subnormal steps.
+TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped) {
+  const auto of = [](const char* kv, const Values& v) {
+    return filled({{"d", "1"},
+                   {"dv", "1"},
+                   {"len", std::to_string(v.size())},
+                   {"scale", "1"},
+                   {"mask", "window"},
+                   {"window", "1"},
+                   {"kv", kv}},
+                  {1}, Values(v.size(), 1), v);
+  };
+  const OpCase wide = of("f16", {60000, 60000, 1, 2});
+  expect_pass(wide.truth("empty=mean pv=f16 tile=2"), Values{NAN});
+  expect_caught(wide.truth("empty=mean tile=2"), Values{NAN});
+  expect_caught(wide.truth("pv=f16 tile=2"), Values{NAN});
+  expect_pass(of("f16", {1, 1, 1, 2}).truth("empty=mean tile=2 p=f16 p_shift=15 denominator=cast rowsum=f16"),
+              Values{NAN});
+  expect_pass(of("f32", {3e38F, 1}).truth("empty=mean exp_ulp=65536 tile=1"), Values{1.0275F});
+  expect_caught(of("f32", {1e37F, 1}).truth("empty=mean exp_ulp=1 tile=1"), Values{1.0275F});
+}
+
 }  // namespace
 }  // namespace assay::testing
