@@ -145,7 +145,7 @@ constexpr KeySpec kContract[] = {
      "ca",
      "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step (scaling=scores tiles=aligned sink=last, of parts where they are merged, and merge=any: by "
+     "step (scaling=scores tiles=aligned sink=last, behind the last part's keys, and merge=any: by "
      "logarithms; hidden keys keep their places in blocks): numbers decoded to f32, but for codes under one "
      "scale of the tensor, the head or a row of q, "
      "which "

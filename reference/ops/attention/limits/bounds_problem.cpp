@@ -276,6 +276,13 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                             v_in = stored(problem.v(), convert, kv_head, v, emulated);
       if (emulated && (!k_in.has_value() || !v_in.has_value()))
         refuse(name, "K or V decodes to what no accumulator takes; declare convert=f16 or bf16");
+      // The emulated kernel sums codes in 16 bits, where others sum scaled numbers: their limit is not its.
+      if (emulated && (is_narrow(how.qk) || is_narrow(how.pv)) &&
+          (k_in->scale != 1 || v_in->scale != 1 || quantises_rows(q_convert)))
+        for (std::int64_t row = 0; row < g.rows * g.group(); ++row)
+          std::fill_n(base.limit.begin() +
+                          problem.out_index(b, row / g.group(), kv_head * g.group() + row % g.group()),
+                      g.dv, std::numeric_limits<double>::infinity());
       if (!k_in.has_value() || !v_in.has_value() || !finite(k_in->values) || !finite(v_in->values)) continue;
       const bool decodes_k = !emulated && decodes_first(how.qk, k_in->scale);
       const bool decodes_v = !emulated && decodes_first(how.pv, v_in->scale);

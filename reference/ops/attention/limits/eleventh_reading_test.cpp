@@ -99,5 +99,17 @@ TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped)
   expect_caught(of("f32", {1e37F, 1}).truth("empty=mean exp_ulp=1 tile=1"), Values{1.0275F});
 }
 
+// Codes under one scale are summed by the emulated kernel as they are, in f16 too, and overflow there.
+TEST(AttentionOfStrangers, codes_that_overflow_in_the_emulated_kernel_claim_nothing) {
+  OpCase c = attention({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"kv", "e5m2_tensor"}});
+  c.put("q", {1}), c.put("k", {1, 1});
+  const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned argument=rounded ";
+  c.put("v", {1, 1});  // codes of 57344
+  expect_pass(c.truth(emu + "pv=f16"), Values{INFINITY});
+  expect_caught(c.truth(emu), Values{INFINITY});
+  c.put("v", {1, 0x1p-10F});
+  expect_caught(c.truth(emu + "pv=f16"), Values{INFINITY});
+}
+
 }  // namespace
 }  // namespace assay::testing
