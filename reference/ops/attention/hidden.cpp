@@ -183,7 +183,9 @@ void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, s
             for (std::size_t c = 0; c < dv; ++c)
               if (!bounded || !std::isfinite(v[j * dv + c])) row[c] = kInfinite;
           }
-          if (is_mean && count > 0) mask_first(contract, problem, count, size, row);
+          // Rows that see no key have limits of their own (unclaim_met).
+          if (is_mean && count > 0 && count < static_cast<double>(n))
+            mask_first(contract, problem, count, size, row);
         }
     }
 }
