@@ -129,13 +129,14 @@ void mask_first(const Contract& contract, const AttentionProblem& problem, doubl
     const double errors = 4 * std::exp(count * 2 * unit_roundoff(how.precision));
     return errors * sum < std::min(largest_finite(how.precision), kLargest);
   };
+  const bool keeps_mask = contract.text("scores") == "f32";  // a narrower format makes it -Inf
   const double shift = std::exp2(contract.number("p_shift"));
   const Format& v = format(problem.v().format);
   const double codes = v.kind == FormatKind::scaled ? count * scalar_format(v.element).max_finite : 0;
   const double factor = std::max(1.0, contract.number("exp_ulp")) * 0x1p-147;
   const double all = *std::ranges::max_element(size);
   for (std::size_t c = 0; c < size.size(); ++c)
-    limit[c] = holds("rowsum", count * shift) && holds("pv", shift * std::max(size[c], codes))
+    limit[c] = keeps_mask && holds("rowsum", count * shift) && holds("pv", shift * std::max(size[c], codes))
                    ? limit[c] + factor * (count + 1) * all
                    : kInfinite;
 }

@@ -114,7 +114,8 @@ constexpr KeySpec kContract[] = {
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
      "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
      "begin at "
-     "key 0, at the first key that the row or a part of it sees, with a page, or are counted from the end"},
+     "key 0, at the first key that the row or a part of it sees, with a page (where it is no shorter), or "
+     "are counted from the end"},
     {"sink", KeyKind::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink, which raises the maximum where it is above it: before "
      "the keys or after them"},

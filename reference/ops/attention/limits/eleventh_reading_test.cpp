@@ -96,6 +96,7 @@ TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped)
   expect_pass(of("f16", {1, 1, 1, 2}).truth("empty=mean tile=2 p=f16 p_shift=15 denominator=cast rowsum=f16"),
               Values{NAN});
   expect_pass(of("f32", {3e38F, 1}).truth("empty=mean exp_ulp=65536 tile=1"), Values{1.0275F});
+  expect_pass(of("f32", {5, 1, 2, 3}).truth("empty=mean scores=f16 tile=2"), Values{NAN});
   expect_caught(of("f32", {1e37F, 1}).truth("empty=mean exp_ulp=1 tile=1"), Values{1.0275F});
 }
 
