@@ -91,7 +91,7 @@ BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
 }
 
 double block_scale_error(std::string_view path, std::array<std::string_view, 2> elements, const OperandRow& x,
-                         const OperandRow& w, bool flush) {
+                         const OperandRow& w, bool flush, bool has_minima) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   const bool of_elements = path == "blocks";
@@ -130,8 +130,9 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
       vanished =
           rule(Rule::block_scale_underflow, blocks * step * after * std::max({1.0F, high[0], high[1]}));
   }
-  if (x.min_abs * w.min_abs >= 0x1p-126 * above) return vanished;
-  return up(vanished + rule(Rule::block_scale_underflow, blocks * most * step * after));
+  if (!has_minima && x.min_abs * w.min_abs >= 0x1p-126 * above) return vanished;
+  return up(vanished +
+            rule(Rule::block_scale_underflow, (has_minima ? 2 : 1) * blocks * most * step * after));
 }
 
 double block_scale_rounding(const OperandRow& x, const OperandRow& w, double roundings) {

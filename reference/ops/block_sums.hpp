@@ -48,12 +48,13 @@ BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
 
 // What a kernel loses that multiplies the sum of a block's codes by the product of both scales, where that
 // product is below the normal numbers of f32: half a step of it, or all under ftz, times the sum of the
-// codes. 0 where no block's scales are that small: a number is at most a code times its scale. +Inf where the
+// codes, and as much of the sums that meet minima. 0 where no block's scales are that small: without minima a
+// number is at most a code times its scale, and with them nothing is known of it. +Inf where the
 // product of scales, that sum times one of them, or an operand may overflow. elements: of both sides of
 // path=blocks, whose sum is a multiple of both formats' last places, and may vanish under one scale before
 // the other meets it.
 double block_scale_error(std::string_view path, std::array<std::string_view, 2> elements, const OperandRow& x,
-                         const OperandRow& w, bool flush);
+                         const OperandRow& w, bool flush, bool has_minima);
 
 // The roundings in f32 of what a kernel multiplies blocks by, beside sums in a wider type: `roundings` of
 // each product. 0 where every product is a number of f32.

@@ -247,7 +247,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
                      block_scale_rounding(
                          x, w, contract.number("epilogue_roundings") + (are_scales_wide ? roundings : 0)));
         if (has_block_scales)
-          error = up(error + block_scale_error(path, {left.element(), right.element()}, x, w, dot.flush()));
+          error = up(error + block_scale_error(path, {left.element(), right.element()}, x, w, dot.flush(),
+                                               has_block_sums && !least_of[column].empty()));
         set_truth_within(t, at, {value, error}, store);
       }
     }

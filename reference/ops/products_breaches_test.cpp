@@ -85,6 +85,20 @@ TEST(ProductsBreaches, a_number_beyond_f32_is_not_cut_to_the_largest_tf32) {
   }
 }
 
+// The product of both scales of a block vanishes, that of a scale and a minimum does not: what is left is no
+// number times a scale.
+TEST(ProductsBreaches, a_scale_beside_a_minimum_may_vanish_alone) {
+  Handmade b("q4_K", {1, 256});
+  b.f16(0, 0x1p-14).f16(2, 0x1p-5);
+  for (std::size_t i = 4; i < 144; ++i) b.byte(i, 0xff);  // scales and minima of 63, codes of 15
+  const OpCase c = product(256, "q8_K", row_of("f32", Values(256, 127 * 0x1p-113F), 256), b.tensor);
+  const double of_minima = -256 * 127 * 0x1p-113 * 63 * 0x1p-5,
+               all = of_minima + 256 * 127 * 0x1p-113 * 63 * 15 * 0x1p-14;
+  expect_within(c, "ftz=yes", of_minima);
+  expect_within(c, "ftz=yes", all);
+  expect_beyond(c, "ftz=no", of_minima);
+}
+
 // Whether a zero has an exponent, -126, that aligns a block is known of hardware alone.
 TEST(ProductsBreaches, zeros_beside_large_numbers_may_align_a_block_of_a_unit_that_nobody_has_tried) {
   const auto of = [](float scale) {
