@@ -21,7 +21,8 @@ struct Kernel {
 
   Interval exp_of(double low, double high) const {
     const auto real = [&](double t) { return how.base2 ? std::exp2(t) : std::exp(t); };
-    Interval r{low == 0 ? 1 : real(low) * (1 - eps), high == 0 ? 1 : real(high) * (1 + eps)};
+    const auto off = [&](double e) { return eps * std::max(e, 0x1p-126); };  // an ulp of subnormals is 2^-149
+    Interval r{low == 0 ? 1 : real(low) - off(real(low)), high == 0 ? 1 : real(high) + off(real(high))};
     if (r.low < 0x1.000002p-126) r.low = 0;
     if (r.high < 0x1p-126) r.high = 0x1p-126;
     return r;

@@ -112,5 +112,15 @@ TEST(AttentionOfStrangers, codes_that_overflow_in_the_emulated_kernel_claim_noth
   expect_caught(c.truth(emu + "pv=f16"), Values{INFINITY});
 }
 
+// An ulp of a subnormal exp is 2^-149.
+TEST(AttentionOfStrangers,
+     a_subnormal_exponential_errs_by_subnormal_ulps) {
+  const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}}, {1},
+                          {0, -87.34422302246094F}, {0, 0x1p100F});
+  const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned argument=rounded exp_ulp=";
+  expect_pass(c.truth(emu + "65536"), Values{1.4903598355431313e-08F});
+  expect_caught(c.truth(emu + "16384"), Values{1.4903598355431313e-08F});
+}
+
 }  // namespace
 }  // namespace assay::testing
