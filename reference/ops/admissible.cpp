@@ -200,7 +200,8 @@ class BlockMoves {
         const double more = radius_.empty() ? 0 : radius_[i];
         const double size = has_minimum() ? std::max<double>(std::fabs(values_[i]), values_[i] - least)
                                           : std::fabs(values_[i]);
-        const double quotient = (values_[i] - least) / scale, off = (reach_ * size + more) / scale;
+        const double quotient = (values_[i] - least) / scale,
+                     off = (rule(Rule::block_move, reach_ * size) + more) / scale;
         const bool may_be_half = std::fabs(quotient - std::floor(quotient) - 0.5) <= off;
         if (may_be_half && limit[i] < step) limit[i] += step;
       }

@@ -113,8 +113,7 @@ TEST(AttentionOfStrangers, codes_that_overflow_in_the_emulated_kernel_claim_noth
 }
 
 // An ulp of a subnormal exp is 2^-149.
-TEST(AttentionOfStrangers,
-     a_subnormal_exponential_errs_by_subnormal_ulps) {
+TEST(AttentionOfStrangers, a_subnormal_exponential_errs_by_subnormal_ulps) {
   const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}}, {1},
                           {0, -87.34422302246094F}, {0, 0x1p100F});
   const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned argument=rounded exp_ulp=";
