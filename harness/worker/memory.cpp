@@ -89,7 +89,7 @@ Arena::Arena(std::size_t bytes) : bytes_(round_up(std::max(bytes, kPageBytes), k
     if (descriptor_ >= 0) close(descriptor_);
     throw std::system_error(error, std::generic_category(), what);
   };
-  descriptor_ = memfd_create("assay-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  descriptor_ = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor_ < 0) refuse("memfd_create");
   if (ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0) refuse("ftruncate");
   if (fcntl(descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) refuse("F_ADD_SEALS");
