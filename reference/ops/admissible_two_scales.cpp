@@ -86,8 +86,11 @@ void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::s
     std::vector<Ends> admitted(size);
     std::vector<char> seen(size, 0);
     for (const AdmissibleScale& s2 : seconds) {
-      if (s2.stored == 0) {  // which every number decodes as
+      if (s2.stored ==
+          0) {  // which every number decodes as; the code of 0 times an infinite D / absmax is none
         for (std::size_t i = 0; i < size && number; ++i) {
+          for (const float x : {low[first + i], high[first + i]})
+            fp8.each(x, s2, [&](double y) { number = number && std::isfinite(y); });
           if (seen[i] == 0) truth.value[first + i] = 0;
           admitted[i].admit(0, seen[i] == 0), seen[i] = 1;
         }
