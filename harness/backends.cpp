@@ -150,10 +150,10 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
     if (file.ends_with(".py") && !is_there(fs::absolute(file)))
       throw InputError(InputErrorKind::unknown_name,
                        fmt::format("backend '{}': no file '{}'", excerpt(base), excerpt(file)));
-    if (file.ends_with(".py") && !why_no_file(file).empty())
+    if (const std::string_view why = why_no_file(file); file.ends_with(".py") && !why.empty())
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("backend '{}', '{}': {}; allowed: a file of Python", excerpt(base),
-                                   excerpt(file), why_no_file(file)));
+                                   excerpt(file), why));
     return choice;
   }
   throw InputError(InputErrorKind::unknown_name,

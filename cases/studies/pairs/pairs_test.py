@@ -158,7 +158,8 @@ def main():
         results = json.load(open(report, encoding="utf-8"))["results"]
         assert all(r["verdict"] == "found" and r["says"] and not r["red_child"] for r in results), results
         for budget in ("2", "20", "200"):  # a loaded machine begins no case in the first
-            told = pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2", "--budget", budget)
+            told = pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2",
+                         "--budget", budget)
             if told[0] == 0:
                 break
         expect(told, 0, "untold: 1 of 1 found")

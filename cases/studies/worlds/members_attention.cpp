@@ -224,18 +224,20 @@ Part with_last_sink(const Attention& a, const Fixed& fixed, double m, Part part)
   return with_sink(a, fixed, a.sink, {l, o});
 }
 
+// Two parts' sums, each times its factor, the first product rounded or fused.
+Set merged(const Set& p, double f, const Set& q, double h) {
+  Set s = added(f32(), multiplied(f32(), p, {f}), multiplied(f32(), q, {h}));
+  for (const double r : multiplied(f32(), q, {h}))
+    join(s, each(p, [&](double y) { return fused(f32(), y, f, r); }));
+  return s;
+}
+
 // "all scaled to their largest, divided by their sums before or not".
 void merged_once(const Attention& a, const Fixed& fixed, double m, const std::vector<double>& tops,
                  const std::vector<Part>& parts, std::vector<double>& found) {
   for (const double f : exp_of(a, fixed, round_sum(tops[0], -m, kPrecisionF32)))
     for (const double h : exp_of(a, fixed, round_sum(tops[1], -m, kPrecisionF32))) {
-      const auto scaled = [&](const Set& p, const Set& q) {
-        Set s = added(f32(), multiplied(f32(), p, {f}), multiplied(f32(), q, {h}));
-        for (const double r : multiplied(f32(), q, {h}))
-          join(s, each(p, [&](double y) { return fused(f32(), y, f, r); }));
-        return s;
-      };
-      divide(a, {scaled(parts[0].l, parts[1].l), scaled(parts[0].o, parts[1].o)}, found);
+      divide(a, {merged(parts[0].l, f, parts[1].l, h), merged(parts[0].o, f, parts[1].o, h)}, found);
       // Divided before: a part's quotient weighs as much as its sum.
       for (const double l0 : parts[0].l)
         for (const double l1 : parts[1].l) {
@@ -320,15 +322,7 @@ Set attention_members(const Attention& a, const Keys3& x) {
                 const Part one = one_step(a, e, values(low)), two = one_step(a, g, values(high));
                 for (const double f : exp_of(a, fixed, round_sum(top(low), -m, kPrecisionF32)))
                   for (const double h : exp_of(a, fixed, round_sum(top(high), -m, kPrecisionF32))) {
-                    Part part;
-                    const auto merged = [&](const Set& p, const Set& q) {
-                      Set s = added(f32(), multiplied(f32(), p, {f}), multiplied(f32(), q, {h}));
-                      for (const double r : multiplied(f32(), q, {h}))
-                        join(s, each(p, [&](double y) { return fused(f32(), y, f, r); }));
-                      return s;
-                    };
-                    part.l = merged(one.l, two.l);
-                    part.o = merged(one.o, two.o);
+                    const Part part{merged(one.l, f, two.l, h), merged(one.o, f, two.o, h)};
                     divide(a, with_sink(a, fixed, m, part), found);
                   }
               });
