@@ -163,7 +163,7 @@ void AttentionEmulator::run(const QueryRow& row, std::span<float> out, const Att
   std::vector<float> s(static_cast<std::size_t>(kv_.keys));
   scores(row, s);
   const std::int64_t tiles = (kv_.keys + how_.tile - 1) / how_.tile;
-  const std::int64_t split = parts_at_most(tiles, how_.split);
+  const std::int64_t split = parts_of(tiles, how_.split);
   std::vector<Split> parts(static_cast<std::size_t>(split));
   for (std::int64_t part = 0; part < split; ++part) {
     const TileRange range = split_range(tiles, split, part);

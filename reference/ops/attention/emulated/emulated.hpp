@@ -160,10 +160,11 @@ struct TileRange {
   std::int64_t first, last;
 };
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part);
-// Parts that there is anything to say of: behind the last tile all are empty, and of these one meets the
-// sink.
-inline std::int64_t parts_at_most(std::int64_t tiles, std::int64_t split) {
-  return std::min(split, tiles + 1);
+// Parts that hold tiles, of `split` that are asked for: of 5 tiles in runs of 2 there are 3 parts, not 4. The last
+// of them meets the sink. One where there are no tiles.
+inline std::int64_t parts_of(std::int64_t tiles, std::int64_t split) {
+  const std::int64_t each = (tiles + split - 1) / split;
+  return each == 0 ? 1 : (tiles + each - 1) / each;
 }
 
 }  // namespace assay

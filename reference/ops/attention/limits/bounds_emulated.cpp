@@ -54,7 +54,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   const std::int64_t chain = how_.chained() ? how_.tile : std::min(how_.promote, how_.tile);
   std::vector<double> p_low(s.size()), p_high(s.size());
   std::vector<PartResult> parts;
-  const std::int64_t split = parts_at_most(tiles, how_.split);
+  const std::int64_t split = parts_of(tiles, how_.split);
   for (std::int64_t index = 0; index < split; ++index) {
     const TileRange range = split_range(tiles, split, index);
     PartResult part{kMinusInfinity, {0, 0}, IntervalColumns(n)};

@@ -56,7 +56,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
   const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };
   for (std::int64_t t = 0; t < tiles; ++t)
     r.tiles.push_back({t * how.tile, std::min(keys, (t + 1) * how.tile)});
-  const std::int64_t split = parts_at_most(tiles, how.split);
+  const std::int64_t split = parts_of(tiles, how.split);
   for (std::int64_t index = 0; index < split; ++index) {
     const TileRange range = split_range(tiles, split, index);
     Part part{range.first, range.last};
