@@ -55,6 +55,8 @@ enum class Rule : std::uint8_t {
   tile_exp,
   tile_cast,
   shape_undeclared,
+  hidden_number,
+  hidden_sums,
   // Numbers decoded from codes and scales (ops/decoding).
   decode_rounding,
   decode_minimum,
@@ -198,6 +200,12 @@ inline constexpr auto kRules = std::to_array<RuleRow>({
      "key by key: a weight that lies on either side of a middle may be cast to either"},
     {Rule::shape_undeclared, "shape_undeclared",
      "the sharper levels claim nothing of a kernel whose shape is not declared", kCondition},
+    {Rule::hidden_number, "hidden_number",
+     "nothing is claimed where a mask is added to a hidden key whose number or logit is not finite, or may "
+     "not be",
+     kCondition},
+    {Rule::hidden_sums, "hidden_sums",
+     "nothing is claimed where sums of keys under a finite mask, met first, may overflow", kCondition},
     {Rule::decode_rounding, "decode_rounding", "each step from code and scale to a number is rounded"},
     {Rule::decode_minimum, "decode_minimum", "what is rounded before a minimum is taken away"},
     {Rule::decode_underflow, "decode_underflow",

@@ -43,7 +43,8 @@ class Kernel {
         sums_(p),
         online_(p, sums_),
         f32_("f32"),
-        sides_(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 16)) {
+        sides_(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 16)),
+        mask_(mask_of(p)) {
     if (p.is("v_inverse", "row")) problem_.defer_inverse();
   }
 
@@ -136,14 +137,18 @@ class Kernel {
     if (scales_q()) scale_q(q);
     std::vector<double> x(static_cast<std::size_t>(problem_.length(b)), -kInf);
     std::vector<std::uint8_t> seen(x.size());
-    const KeyRange range = problem_.range(b, r);
     bool any = false;
-    std::int64_t first = range.first;
-    for (std::int64_t j = range.first; j < range.last; ++j)
-      if (problem_.visible(b, r, j)) seen[j] = 1, x[j] = logit(b, r, h, j, q), any = true;
+    std::int64_t first = problem_.range(b, r).first;
+    for (std::int64_t j = 0; j < problem_.length(b); ++j) {
+      const bool is_visible = problem_.visible(b, r, j);
+      if (is_visible || mask_ != 0) x[j] = logit(b, r, h, j, q);
+      if (!is_visible && mask_ != 0) x[j] = f32_.add(x[j], mask_);
+      seen[j] = is_visible || mask_ != 0;
+      any |= is_visible || (mask_ != 0 && std::isfinite(mask_));
+    }
     const auto dv = static_cast<std::size_t>(geometry_.dv);
     std::fill(out, out + dv, p_.is("empty", "nan") ? std::numeric_limits<double>::quiet_NaN() : 0.0);
-    if (!any && p_.is("empty", "mean") && !geometry_.sinks) {  // a finite mask: equal logits
+    if (!any && p_.is("empty", "mean") && !geometry_.sinks) {  // equal logits
       std::ranges::fill(x, 0.0), std::ranges::fill(seen, 1);
       any = !x.empty(), first = 0;
     }
@@ -157,6 +162,14 @@ class Kernel {
     for (std::size_t i = 0; i < dv; ++i) out[i] = store(p_, o[i], geometry_.dtype);
   }
 
+  // What is added to the logits of hidden keys: -Inf, the lowest number of f32 (which is one in base e alone, and
+  // no number in narrower formats), or nothing: they are skipped.
+  static double mask_of(const Problem& p) {
+    const bool holds = p.is("scores", "f32") && (p.is("exp", "e") || p.is("exp", "base2"));
+    if (p.is("empty", "mean") && holds) return -static_cast<double>(std::numeric_limits<float>::max());
+    return p.is("hidden", "added") && !p.is("empty", "mean") ? -kInf : 0;
+  }
+
   static constexpr double kLog2E = 1.4426950408889634;
   const Problem& p_;
   AttentionGeometry geometry_;
@@ -165,6 +178,7 @@ class Kernel {
   AttentionOnline online_;
   Arithmetic f32_;
   Sides sides_;
+  double mask_;
   mutable std::map<double, int> tanh_sides_;
   std::vector<double> k_, v_;
   double k_scale_ = 1, v_scale_ = 1;

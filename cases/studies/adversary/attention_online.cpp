@@ -26,7 +26,7 @@ AttentionOnline::AttentionOnline(const Problem& p, const AttentionSums& sums)
 // own.
 double AttentionOnline::exp_of(double a, double b, std::int64_t j) const {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
-  if (a == -kInf) return 0;
+  if (a == -kInf || a - b < -0x1p100) return 0;  // hidden by a mask, infinite or finite
   const bool fused = p_.is("exp", "base2_fused");
   const double c = f32_.round(kLog2E);
   double t = fused ? f32_.fma(a, c, -f32_.mul(b, c)) : f32_.sub(a, b);

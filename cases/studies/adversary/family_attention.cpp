@@ -11,14 +11,14 @@ namespace assay::adversary {
 namespace {
 
 // What every kernel chooses besides its sums.
-#define ASSAY_SOFTMAX_AXES                                                                                   \
-  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"},   \
-      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any|weighed"}, {"start", "0|0|0|first|end|5"},   \
-      {"direction", "ascending|ascending|ascending|descending"},                                             \
-      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                        \
-      {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
-      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                  \
-      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, kStoreAxes[0]
+#define ASSAY_SOFTMAX_AXES                                                                                 \
+  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"}, \
+      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any|weighed"}, {"start", "0|0|0|first|end|5"}, \
+      {"direction", "ascending|ascending|ascending|descending"},                                           \
+      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                      \
+      {"hidden", "skipped|skipped|added"}, {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"},       \
+      {"quotient", kQuotients}, {"sides", kSides}, {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"},  \
+      {"sink", "first|last|before"}, {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, kStoreAxes[0]
 
 constexpr Axis kShape[] = {
     {"batch", "1|1|1|2"},
@@ -150,8 +150,9 @@ bool is_aligned(const Attributes& a, const Choices& c) {
 void say(const Attributes& a, const Choices& c, Words& words) {
   const std::int64_t length = a.integer("len"),
                      split = static_cast<std::int64_t>(positive_number(c, "split"));
-  for (const char* key : {"qk", "scores", "convert", "q", "v_inverse", "exp_ulp", "p", "p_shift",
-                          "denominator", "rowsum", "pv", "split", "lag", "weights", "empty", "level"})
+  for (const char* key :
+       {"qk", "scores", "convert", "q", "v_inverse", "exp_ulp", "p", "p_shift", "denominator", "rowsum", "pv",
+        "split", "lag", "weights", "empty", "hidden", "level"})
     if (c.contains(key)) {
       const bool is_known = std::string_view(key) == "denominator" && choice(c, "weights") == "shares";
       words.say(key, is_known ? "exact" : choice(c, key));

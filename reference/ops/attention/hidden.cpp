@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/ops/attention/limits/infinities.hpp"
 #include "reference/replay/declared.hpp"
@@ -34,16 +35,12 @@ Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, con
 // Of rows that see no key nothing is claimed where what they meet all the same may show: a NaN sink, and
 // where a mask is added (empty=mean) a logit that it may not absorb, NaN and infinities among them; beside a
 // sink V too, and a sink of -Inf is as if it were not there. The lowest number of f32 absorbs what is below
-// half of its last place, 2^103. Nor where the register of qk does not hold that logit. Beside a sink exp of
-// the mask is 0, or within its ulps of it.
+// half of its last place, 2^103. Nor where the register of qk does not hold that logit.
 void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, const Contract& contract,
                  std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();
   const bool is_masked = contract.text("empty") == "mean";
   const ProductSum products(problem, contract);
-  const std::string_view through = contract.text("out");
-  const ScalarFormat& out = scalar_format(through == "dtype" ? std::string_view(g.dtype) : through);
-  const double vanished = std::max(1.0, 2 * contract.number("exp_ulp")) * 0x1p-150;
   const auto dv = static_cast<std::size_t>(g.dv);
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t h = 0; h < g.heads; ++h) {
@@ -56,6 +53,7 @@ void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exac
         if (std::isnan(sink) || (is_masked && !(std::fabs(sink) < kAbsorbed)))
           std::fill_n(row, dv, kInfinite);
         if (!is_masked) continue;
+        if (problem.length(b) == 0 && !g.sinks) std::fill_n(row, dv, kInfinite);  // the mean of nothing
         if (k.empty()) {
           k.resize(static_cast<std::size_t>(problem.length(b) * g.d));
           v.resize(static_cast<std::size_t>(problem.length(b)) * dv);
@@ -72,15 +70,9 @@ void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exac
         const double distance = std::max(std::fabs(own), std::fabs(own - keys)) + 1;
         const double bias = g.alibi ? std::fabs(problem.slope(h)) * distance : 0;
         const bool is_absorbed = size_q * largest_k * std::max(1.0, g.scale) + bias < kAbsorbed;
-        if (!(is_absorbed && products.fits(most))) std::fill_n(row, dv, kInfinite);
-        std::vector<double> size_v(dv, 0.0);
-        for (std::size_t j = 0; g.sinks && j < v.size(); ++j) size_v[j % dv] += std::fabs(v[j]);
-        for (std::size_t c = 0; g.sinks && c < dv; ++c) {
-          // A product and a sum more, and the roundings of the store, which are monotone.
-          double shown = round_to(out, 2 * vanished * size_v[c], {.overflow = Overflow::ieee});
-          shown = round_to(scalar_format(g.dtype), shown, {.overflow = Overflow::ieee});
-          row[c] = std::isfinite(size_v[c]) ? std::max(row[c], shown) : kInfinite;
-        }
+        if (!claims(Rule::hidden_number, is_absorbed && products.fits(most))) std::fill_n(row, dv, kInfinite);
+        for (std::size_t j = 0; g.sinks && j < v.size(); ++j)  // beside a sink its weight is 0
+          if (!claims(Rule::hidden_number, std::isfinite(v[j]))) row[j % dv] = kInfinite;
       }
     }
 }
@@ -117,29 +109,30 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
 
 namespace {
 
-// A running kernel that meets hidden keys first sums them with weights of 1, relative to the mask, and
-// rescales that by exp(mask - m) = 0, or by what exp errs by there: Inf 0 is NaN where a sum has left its
-// register.
-// `size`: sum |v| of hidden keys, by columns.
-void mask_first(const Contract& contract, const AttentionProblem& problem, double count,
-                const std::vector<double>& size, double* limit) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  const auto holds = [&](const char* key, double sum) {
-    const Accumulator how = accumulator(contract.text(key));
-    const double errors = 4 * std::exp(count * 2 * unit_roundoff(how.precision));
-    return errors * sum < std::min(largest_finite(how.precision), kLargest);
-  };
-  const bool keeps_mask = contract.text("scores") == "f32";  // a narrower format makes it -Inf
-  const double shift = std::exp2(contract.number("p_shift"));
-  const Format& v = format(problem.v().format);
-  const double codes = v.kind == FormatKind::scaled ? count * scalar_format(v.element).max_finite : 0;
-  const double factor = std::max(1.0, contract.number("exp_ulp")) * 0x1p-147;
-  const double all = *std::ranges::max_element(size);
-  for (std::size_t c = 0; c < size.size(); ++c)
-    limit[c] = keeps_mask && holds("rowsum", count * shift) && holds("pv", shift * std::max(size[c], codes))
-                   ? limit[c] + factor * (count + 1) * all
-                   : kInfinite;
-}
+// Whether a running kernel that meets hidden keys first holds their sums, with weights of 1 relative to the mask,
+// until it rescales them by exp(mask - m) = 0: Inf 0 is NaN. `size`: sum |v| of hidden keys, by columns. All are
+// below the largest number of their register, and of f32, by a factor of 4, and by what n additions round up.
+class MaskFirst {
+ public:
+  MaskFirst(const Contract& contract, const AttentionProblem& problem, double count)
+      : shift_(std::exp2(contract.number("p_shift"))), count_(count), pv_(accumulator(contract.text("pv"))) {
+    const Format& v = format(problem.v().format);
+    codes_ = v.kind == FormatKind::scaled ? count * scalar_format(v.element).max_finite : 0;
+    // A narrower format of logits makes the mask -Inf.
+    is_sum_ = contract.text("scores") == "f32" && holds(accumulator(contract.text("rowsum")), count);
+  }
+  bool holds(double size) const { return is_sum_ && holds(pv_, std::max(size, codes_)); }
+
+ private:
+  bool holds(const Accumulator& how, double sum) const {
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    const double errors = 4 * std::exp(count_ * 2 * unit_roundoff(how.precision));
+    return errors * shift_ * sum < std::min(largest_finite(how.precision), kLargest);
+  }
+  double shift_, count_, codes_ = 0;
+  Accumulator pv_;
+  bool is_sum_ = false;
+};
 
 }  // namespace
 
@@ -182,11 +175,13 @@ void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, s
             const bool bounded = (largest[j] * q * std::max(1.0, g.scale) + bias) * 1.5 * kLog2E < range &&
                                  products.fits(static_cast<double>(g.d) * products.most(q, largest[j]));
             for (std::size_t c = 0; c < dv; ++c)
-              if (!bounded || !std::isfinite(v[j * dv + c])) row[c] = kInfinite;
+              if (!claims(Rule::hidden_number, bounded && std::isfinite(v[j * dv + c]))) row[c] = kInfinite;
           }
           // Rows that see no key have limits of their own (unclaim_met).
-          if (is_mean && count > 0 && count < static_cast<double>(n))
-            mask_first(contract, problem, count, size, row);
+          if (!is_mean || count == 0 || count == static_cast<double>(n)) continue;
+          const MaskFirst first(contract, problem, count);
+          for (std::size_t c = 0; c < dv; ++c)
+            if (!claims(Rule::hidden_sums, first.holds(size[c]))) row[c] = kInfinite;
         }
     }
 }

@@ -22,9 +22,8 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
                   Truth& t);
 
 // Where a hidden key of a sequence has a NaN or an infinity, or a logit that may overflow, nothing is
-// claimed. Under empty=mean nor where the sums of n hidden keys, which a running kernel may meet first, with
-// weights of 1, leave their registers; elsewhere it errs by exp(mask - m) = 0 and its ulps times these sums:
-// 4 max(1, exp_ulp) 2^-149 (n + 1) max over columns of sum |v| is added to the limits.
+// claimed. Under empty=mean nor where the sums of hidden keys, which a running kernel may meet first, with
+// weights of 1, leave their registers; elsewhere they are multiplied by exp(mask - m), which is 0.
 void unclaim_hidden(const AttentionProblem& problem, const Contract& contract, std::vector<double>& limit);
 
 }  // namespace assay

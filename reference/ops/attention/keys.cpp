@@ -29,8 +29,11 @@ constexpr KeySpec kAttributes[] = {
     {"lengths", KeyKind::word, "full", "full|ragged", "keys of each sequence: len, or a length of its own"},
 };
 
+// Sums of integers are of codes alone, which no word here makes of weights.
+constexpr const char* kSums = "f64|f32|f16|bf16, or a matrix unit";
+
 constexpr KeySpec kContract[] = {
-    {"qk", KeyKind::accumulator, "f32", "", "how q.k is summed, of operands in their own types"},
+    {"qk", KeyKind::accumulator, "f32", kSums, "how q.k is summed, of operands in their own types"},
     {"chunk", KeyKind::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"qk_block", KeyKind::integer, "1", "",
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
@@ -50,19 +53,20 @@ constexpr KeySpec kContract[] = {
      "the sum, once per output row"},
     {"tile", KeyKind::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", KeyKind::real, "2", kUlps,
-     "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1 and "
-     "log(1) 0; a rescale of a row is one factor, a number of f32"},
+     "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1, exp of "
+     "a mask 0 and log(1) 0; a rescale of a row is one factor, a number of f32"},
     {"tanh_ulp", KeyKind::real, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", KeyKind::real, "2", kUlps, "error of a quotient, or of reciprocal and product together"},
     {"p", KeyKind::rounding, "f32", "",
-     "format of the weights that enter PV; one beyond its largest number is saturated, Inf or NaN "
+     "format of the weights that enter PV, not e8m0, which has no 0; one beyond its largest number is "
+     "saturated, Inf or NaN "
      "(level=emu: FP8 is saturated)"},
     {"p_shift", KeyKind::real, "0", "0..64", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", KeyKind::word, "exact", "exact|cast",
      "row sum of weights before rounding to p, or after it, times 2^p_shift as they then are (level=emu, and "
      "a log-sum-exp of a part: without it)"},
-    {"rowsum", KeyKind::accumulator, "f32", "", "how the row sum is formed"},
-    {"pv", KeyKind::accumulator, "f32", "", "how p.v is summed"},
+    {"rowsum", KeyKind::accumulator, "f32", kSums, "how the row sum is formed"},
+    {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
     {"pv_block", KeyKind::integer, "1", "",
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
@@ -112,9 +116,9 @@ constexpr KeySpec kContract[] = {
      "q_rounded: q!=e4m3fn|e4m3fnuz|e5m2"},
     {"tiles", KeyKind::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
-     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
-     "begin at "
-     "key 0, at the first key that the row or a part of it sees, with a page (where it is no shorter), or "
+     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left, and "
+     "no part is empty; any: they begin at key 0, at the first key that the row or a part of it sees, with a "
+     "page (where it is no shorter), or "
      "are counted from the end"},
     {"sink", KeyKind::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink, which raises the maximum where it is above it: before "
@@ -134,9 +138,11 @@ constexpr KeySpec kContract[] = {
      {},
      "shares: denominator!=cast"},
     {"empty", KeyKind::word, "zero", "zero|mean|nan|any",
-     "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
+     "what a row that sees no key gives; mean: of V over the sequence (the lowest "
+     "number of f32 is added as "
      "a mask to logits in base e, of every row, so that a NaN or an infinity of a hidden key makes NaN; "
-     "nothing is claimed where scores is narrower, or parts are merged by logarithms), with a sink 0"},
+     "nothing is claimed where scores is narrower, parts are merged by logarithms, or a sequence has no "
+     "keys), with a sink 0"},
     {"hidden", KeyKind::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "
@@ -146,8 +152,9 @@ constexpr KeySpec kContract[] = {
      "ca",
      "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step (scaling=scores tiles=aligned sink=last, behind the last part's keys, and merge=any: by "
-     "logarithms; hidden keys keep their places in blocks): numbers decoded to f32, but for codes under one "
+     "step (order=sequential scaling=scores tiles=aligned sink=last, behind the keys of the last part "
+     "that has some, and merge=any: by logarithms; qk and pv not f64; hidden keys keep their places in "
+     "blocks): numbers decoded to f32, but for codes under one "
      "scale of the tensor, the head or a row of q, "
      "which "
      "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "

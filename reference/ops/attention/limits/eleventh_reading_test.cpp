@@ -76,8 +76,8 @@ TEST(AttentionOfStrangers, a_mask_that_is_added_meets_what_it_hides) {
   expect_caught(of(1, 2).truth("empty=mean"), Values{NAN});
 }
 
-// The sums of hidden keys, which a running kernel meets first, overflow before they are multiplied by 0; and
-// exp errs there by subnormal steps.
+// The sums of hidden keys, which a running kernel meets first, overflow before they are multiplied by 0, which
+// exp of the mask is, whatever exp errs by.
 TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped) {
   const auto of = [](const char* kv, const Values& v) {
     return filled({{"d", "1"},
@@ -95,9 +95,8 @@ TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped)
   expect_caught(wide.truth("pv=f16 tile=2"), Values{NAN});
   expect_pass(of("f16", {1, 1, 1, 2}).truth("empty=mean tile=2 p=f16 p_shift=15 denominator=cast rowsum=f16"),
               Values{NAN});
-  expect_pass(of("f32", {3e38F, 1}).truth("empty=mean exp_ulp=65536 tile=1"), Values{1.0275F});
   expect_pass(of("f32", {5, 1, 2, 3}).truth("empty=mean scores=f16 tile=2"), Values{NAN});
-  expect_caught(of("f32", {1e37F, 1}).truth("empty=mean exp_ulp=1 tile=1"), Values{1.0275F});
+  expect_caught(of("f32", {1e37F, 1}).truth("empty=mean exp_ulp=65536 tile=1"), Values{1.0275F});
 }
 
 // Codes under one scale are summed by the emulated kernel as they are, in f16 too, and overflow there.
@@ -110,6 +109,30 @@ TEST(AttentionOfStrangers, codes_that_overflow_in_the_emulated_kernel_claim_noth
   expect_caught(c.truth(emu), Values{INFINITY});
   c.put("v", {1, 0x1p-10F});
   expect_caught(c.truth(emu + "pv=f16"), Values{INFINITY});
+}
+
+// No part is empty, and the last of them meets the sink: in its own row sum.
+TEST(AttentionOfStrangers, a_sink_is_met_behind_the_last_keys_however_many_parts_are_asked_for) {
+  OpCase c = equal({{"scale", "1"}, {"sinks", "yes"}}, {1, 1, 1});
+  c.put("sinks", {1});
+  const float factor = std::exp(-1.0F), exact = 3 * factor / (3 * factor + 1);
+  const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned sink=last rowsum=";
+  for (const char* parts : {" split=1", " split=2 part=64", " split=2 part=4 tile=4"}) {
+    SCOPED_TRACE(parts);
+    // bf16: 3 exp(-1) is 1.1015625, and 1 more 2.09375.
+    const auto bf16 = c.truth(emu + "bf16" + parts), f32 = c.truth(emu + "f32" + parts);
+    expect_pass(bf16, Values{3 * factor / 2.09375F}), expect_caught(bf16, Values{exact});
+    expect_pass(f32, Values{exact}), expect_caught(f32, Values{3 * factor / 2.09375F});
+  }
+}
+
+// A sequence without keys has no mean.
+TEST(AttentionOfStrangers, the_mean_of_no_keys_is_not_claimed) {
+  OpCase c = attention({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"lengths", "ragged"}});
+  c.put("q", {1}), c.put("k", {1, 1}), c.put("v", {1, 3});
+  c.set.at("lengths") = encode_tensor(format("int32"), {1}, std::vector<float>{0});
+  expect_pass(c.truth("empty=mean"), Values{NAN});
+  expect_caught(c.truth("empty=zero"), Values{NAN});
 }
 
 // An ulp of a subnormal exp is 2^-149.
