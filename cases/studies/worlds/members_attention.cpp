@@ -2,65 +2,86 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
 namespace assay::worlds {
-namespace {
 
 const Arithmetic& f32() {
   static const Arithmetic a = arithmetic("f32", false);
   return a;
 }
 
-using Fixed = std::map<double, double>;  // argument -> what exp returned: one kernel's exp is a function
+Set exp_of(const Attention& a, const Exponentials& met, double argument) {
+  if (argument == 0 && a.exp_of_zero_is_one) return {1};
+  if (argument < -0x1p100) return {0};  // "exp of a mask 0"
+  const auto at = met.find(argument);
+  return at != met.end() ? Set{at->second} : thinned(exponential(f32(), argument, a.exp_ulp), a.most);
+}
 
-bool next(std::vector<std::size_t>& digits, const std::vector<Set>& sets) {
+namespace {
+
+using Fixed = Exponentials;
+
+template <class Sets>
+bool next(std::vector<std::size_t>& digits, const Sets& sets) {
   std::size_t i = 0;
   while (i < digits.size() && ++digits[i] == sets[i].size()) digits[i++] = 0;
   return i < digits.size();
 }
 
-// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". The sum
-// itself, for what is fused with the subtraction, and the logit.
+// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". A logit, and
+// the sum that it is of, where that may be fused with the subtraction of the maximum; NaN: it may not.
 struct Logit {
-  Set sum, rounded;
+  double s, sum;
 };
 // "- slope |i - j| added to the logits": its product rounded, or fused.
-Logit logit(const Attention& a, const std::vector<double>& q, const std::vector<double>& k, double distance) {
-  std::vector<Term> terms;
-  for (std::size_t i = 0; i < q.size(); ++i) terms.push_back({q[i], k[i], true});
-  Logit l;
-  l.sum = sums(a.qk, terms, a.qk_order);
-  if (a.scales_scores || a.scale == 1)
-    l.rounded = each(l.sum, [&](double s) { return a.scale == 1 ? Set{s} : multiplied(f32(), s, a.scale); });
-  if (a.scales_q && a.scale != 1) {
-    for (Term& t : terms) t.x = round_to_precision(t.x * a.scale, a.q_scaled);
-    join(l.rounded, sums(a.qk, terms, a.qk_order));
-  }
+Set behind_the_sum(const Attention& a, const Set& scaled, double distance, bool is_hidden) {
+  Set s = scaled;
   if (a.softcap != 0) {
-    l.rounded = each(l.rounded, [&](double s) {
-      return each(quotient(f32(), s, a.softcap, a.div_ulp), [&](double x) {
-        return each(thinned(hyperbolic_tangent(f32(), x, a.tanh_ulp), 3),
+    s = each(s, [&](double x) {
+      return each(quotient(f32(), x, a.softcap, a.div_ulp), [&](double inner) {
+        return each(thinned(hyperbolic_tangent(f32(), inner, a.tanh_ulp), 3),
                     [&](double t) { return multiplied(f32(), t, a.softcap); });
       });
     });
   }
   if (a.slope != 0) {
-    const Set plain = l.rounded;
-    l.rounded = added(f32(), plain, multiplied(f32(), {-a.slope}, {distance}));
-    join(l.rounded, each(plain, [&](double s) { return fused(f32(), -a.slope, distance, s); }));
-    l.rounded = thinned(l.rounded, 3);
+    const Set plain = s;
+    s = added(f32(), plain, multiplied(f32(), {-a.slope}, {distance}));
+    join(s, each(plain, [&](double x) { return fused(f32(), -a.slope, distance, x); }));
+    s = thinned(s, 3);
   }
-  l.rounded = thinned(each(l.rounded, [&](double s) { return rounded(a.scores, s); }), 3);
-  return l;
+  // "-Inf is added"; "the lowest number of f32 is added as a mask".
+  if (is_hidden) s = added(f32(), s, {a.mask == Attention::Mask::lowest ? -f32().largest : -HUGE_VAL});
+  return thinned(each(s, [&](double x) { return rounded(a.scores, x); }), 3);
 }
 
-// What one row's kernel has chosen: logits, their maximum, the arguments of exp, and exp.
-struct Choice {
-  std::vector<double> s;
-  std::vector<Set> sums;
-};
+std::vector<Logit> logits(const Attention& a, const std::vector<double>& q, const std::vector<double>& k,
+                          double distance, bool is_hidden) {
+  constexpr double kNoSum = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Term> terms;
+  for (std::size_t i = 0; i < q.size(); ++i) terms.push_back({q[i], k[i], true});
+  const bool is_plain =
+      a.scales_scores && a.softcap == 0 && a.slope == 0 && !is_hidden && a.scores.precision == kPrecisionF32;
+  std::vector<Logit> all;
+  if (a.scales_scores || a.scale == 1)
+    for (const double sum : thinned(sums(a.qk, terms, a.qk_order), 3)) {
+      const Set scaled = a.scale == 1 ? Set{sum} : multiplied(f32(), sum, a.scale);
+      for (const double s : behind_the_sum(a, scaled, distance, is_hidden))
+        all.push_back({s, is_plain ? sum : kNoSum});
+    }
+  if (a.scales_q && a.scale != 1) {
+    for (Term& t : terms) t.x = round_to_precision(t.x * a.scale, a.q_scaled);
+    for (const double s : behind_the_sum(a, thinned(sums(a.qk, terms, a.qk_order), 3), distance, is_hidden))
+      all.push_back({s, kNoSum});
+  }
+  return all;
+}
+
+// What one row's kernel has chosen of each key.
+using Choice = std::vector<Logit>;
 
 Set weight(const Attention& a, double e) {
   const double shifted = std::ldexp(e, a.p_shift);
@@ -76,18 +97,10 @@ Set scaled_back(const Attention& a, const Set& o) {
 // Arguments of exp for key i under the maximum m: "rounded: a logit is rounded before the maximum is
 // subtracted; any: or fused with that subtraction".
 Set arguments(const Attention& a, const Choice& c, std::size_t i, double m) {
-  Set all = added(f32(), c.s[i], -m);
-  if (a.fused_argument && a.scales_scores && a.softcap == 0 && a.slope == 0 &&
-      a.scores.precision == kPrecisionF32) {
-    join(all, each(c.sums[i], [&](double s) { return fused(f32(), s, a.scale, -m); }));
-  }
+  if (c[i].s == -HUGE_VAL) return {-HUGE_VAL};  // "its key weighs 0", though no other was met
+  Set all = added(f32(), c[i].s, -m);
+  if (a.fused_argument && !std::isnan(c[i].sum)) join(all, fused(f32(), c[i].sum, a.scale, -m));
   return all;
-}
-
-Set exp_of(const Attention& a, const Fixed& fixed, double argument) {
-  if (argument == 0 && a.exp_of_zero_is_one) return {1};
-  const auto at = fixed.find(argument);
-  return at != fixed.end() ? Set{at->second} : thinned(exponential(f32(), argument, a.exp_ulp), a.most);
 }
 
 // A part of the keys in one step: sums of the weights and of weights times values, under one choice of exp.
@@ -117,41 +130,45 @@ Part one_step(const Attention& a, const std::vector<double>& e, const std::vecto
 
 // "tile: keys per step of the online softmax", of one key: the sums so far times exp(old - new), then the
 // key's, fused or not.
+using WithPart = std::function<void(double m, const Part&, const Fixed&)>;
 void online(const Attention& a, const Choice& c, const Fixed& fixed, const std::vector<double>& v,
-            std::vector<std::size_t> left, double m, const Part& part,
-            const std::function<void(double, const Part&)>& with) {
-  if (left.empty()) return with(m, part);
+            std::vector<std::size_t> left, double m, const Part& part, const WithPart& with) {
+  if (left.empty()) return with(m, part, fixed);
   const Arithmetic& running = a.promote == 0 ? a.pv : f32();
   for (std::size_t at = 0; at < (a.shaped ? 1 : left.size()); ++at) {
     std::vector<std::size_t> rest = left;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(at));
     const std::size_t i = left[at];
-    const double top = part.l.empty() || c.s[i] > m + a.lag ? std::max(m, c.s[i]) : m;
-    Part after;
+    const bool is_first = part.l.empty();
+    const double top = is_first || c[i].s > m + a.lag ? std::max(m, c[i].s) : m;
+    const double old = is_first || !(top > m) ? 0 : round_sum(m, -top, kPrecisionF32);
     for (const double argument : arguments(a, c, i, top))
       for (const double e : exp_of(a, fixed, argument)) {
+        Fixed met = fixed;
+        met.emplace(argument, e);
         const Part one = one_step(a, {e}, {v[i]});
-        if (part.l.empty()) {
-          join(after.l, one.l);
-          join(after.o, one.o);
+        if (is_first) {
+          online(a, c, met, v, rest, top, one, with);
           continue;
         }
-        Set factor = {1};
-        if (top > m) factor = exp_of(a, fixed, round_sum(m, -top, kPrecisionF32));
-        join(after.l, added(a.rowsum, multiplied(a.rowsum, part.l, factor), one.l));
-        const Set old = multiplied(running, part.o, factor);
-        join(after.o, added(running, old, one.o));
-        for (const double w : weight(a, e))
-          for (const double o : old)
-            if (a.promote == 0) join(after.o, fused(running, w, v[i], o));
-        for (const double x : one.l)
-          join(after.l, each(part.l, factor, [&](double l, double f) { return fused(a.rowsum, l, f, x); }));
-        for (const double x : one.o)
-          join(after.o, each(part.o, factor, [&](double o, double f) { return fused(running, o, f, x); }));
+        for (const double factor : old == 0 ? Set{1} : exp_of(a, met, old)) {
+          Fixed all = met;
+          if (old != 0) all.emplace(old, factor);
+          Part after;
+          after.l = added(a.rowsum, multiplied(a.rowsum, part.l, {factor}), one.l);
+          const Set rescaled = multiplied(running, part.o, {factor});
+          after.o = added(running, rescaled, one.o);
+          for (const double o : rescaled)
+            if (a.promote == 0) join(after.o, fused(running, weight(a, e).front(), v[i], o));
+          for (const double x : one.l)
+            join(after.l, each(part.l, [&](double l) { return fused(a.rowsum, l, factor, x); }));
+          for (const double x : one.o)
+            join(after.o, each(part.o, [&](double o) { return fused(running, o, factor, x); }));
+          after.l = thinned(after.l, 3);
+          after.o = thinned(after.o, 3);
+          online(a, c, all, v, rest, top, after, with);
+        }
       }
-    after.l = thinned(after.l, 5);
-    after.o = thinned(after.o, 5);
-    online(a, c, fixed, v, rest, top, after, with);
   }
 }
 
@@ -192,7 +209,7 @@ void shares(const Attention& a, const std::vector<double>& e, const std::vector<
     do {
       std::vector<Term> terms;
       for (std::size_t i = 0; i < e.size(); ++i) terms.push_back({weights[i][at[i]], v[i], true});
-      const Set y = sums(a.pv, terms, a.pv_order);
+      const Set y = scaled_back(a, sums(a.pv, terms, a.pv_order));
       found.insert(found.end(), y.begin(), y.end());
     } while (next(at, weights));
   }
@@ -216,12 +233,15 @@ Part with_sink(const Attention& a, const Fixed& fixed, double m, Part part) {
 }
 
 // "last: after the keys", whose sums are rescaled where the sink is the maximum, in a register or in f32.
-Part with_last_sink(const Attention& a, const Fixed& fixed, double m, Part part) {
-  if (!a.has_sink || !(a.sink > m)) return with_sink(a, fixed, m, std::move(part));
-  const Set factor = exp_of(a, fixed, round_sum(m, -a.sink, kPrecisionF32));
-  Set l = multiplied(a.rowsum, part.l, factor), o = multiplied(a.pv, part.o, factor);
-  join(l, multiplied(f32(), part.l, factor)), join(o, multiplied(f32(), part.o, factor));
-  return with_sink(a, fixed, a.sink, {l, o});
+void divide_with_last_sink(const Attention& a, const Fixed& fixed, double m, const Part& part,
+                           std::vector<double>& found) {
+  if (!a.has_sink || !(a.sink > m)) return divide(a, with_sink(a, fixed, m, part), found);
+  const Arithmetic& running = a.promote == 0 ? a.pv : f32();
+  for (const double factor : exp_of(a, fixed, round_sum(m, -a.sink, kPrecisionF32))) {
+    Set l = multiplied(a.rowsum, part.l, {factor}), o = multiplied(running, part.o, {factor});
+    join(l, multiplied(f32(), part.l, {factor})), join(o, multiplied(f32(), part.o, {factor}));
+    divide(a, with_sink(a, fixed, a.sink, {l, o}), found);
+  }
 }
 
 // Two parts' sums, each times its factor, the first product rounded or fused.
@@ -237,17 +257,20 @@ void merged_once(const Attention& a, const Fixed& fixed, double m, const std::ve
                  const std::vector<Part>& parts, std::vector<double>& found) {
   for (const double f : exp_of(a, fixed, round_sum(tops[0], -m, kPrecisionF32)))
     for (const double h : exp_of(a, fixed, round_sum(tops[1], -m, kPrecisionF32))) {
-      divide(a, {merged(parts[0].l, f, parts[1].l, h), merged(parts[0].o, f, parts[1].o, h)}, found);
+      const Part all{merged(parts[0].l, f, parts[1].l, h), merged(parts[0].o, f, parts[1].o, h)};
+      divide_with_last_sink(a, fixed, m, all, found);
       // Divided before: a part's quotient weighs as much as its sum.
       for (const double l0 : parts[0].l)
         for (const double l1 : parts[1].l) {
+          if (l0 == 0 || l1 == 0) continue;  // all its keys are hidden: it is not divided
           const auto share = [&](const Part& part, double l, double factor) {
             const Set y =
                 each(part.o, [&](double o) { return thinned(quotient(f32(), o, l, a.div_ulp), 3); });
             return multiplied(f32(), y, multiplied(f32(), {l}, {factor}));
           };
           const Set l = added(f32(), multiplied(f32(), {l0}, {f}), multiplied(f32(), {l1}, {h}));
-          divide(a, {l, added(f32(), share(parts[0], l0, f), share(parts[1], l1, h))}, found);
+          const Part shares_of{l, added(f32(), share(parts[0], l0, f), share(parts[1], l1, h))};
+          divide_with_last_sink(a, fixed, m, shares_of, found);
         }
     }
 }
@@ -257,43 +280,44 @@ void shaped_members(const Attention& a, const Choice& c, const std::vector<doubl
                     std::vector<double>& found) {
   std::vector<std::size_t> all(v.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  const auto done = [&](const Fixed& fixed, double top, const Part& part) {
-    divide(a, with_last_sink(a, fixed, top, part), found);
-  };
-  for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>& e, const Fixed& fixed) {
-    if (a.tile > 1) return done(fixed, m, one_step(a, e, v));
-    const auto half =
-        all.begin() + static_cast<std::ptrdiff_t>(a.split == 2 ? (all.size() + 1) / 2 : all.size());
-    online(a, c, fixed, v, {all.begin(), half}, -HUGE_VAL, {}, [&](double top, const Part& one) {
-      if (half == all.end()) return done(fixed, top, one);
-      online(a, c, fixed, v, {half, all.end()}, -HUGE_VAL, {}, [&](double other, const Part& two) {
-        merged_once(a, fixed, m, {top, other}, {one, two}, found);
-      });
+  if (a.tile > 1)
+    return for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>& e, const Fixed& fixed) {
+      divide_with_last_sink(a, fixed, m, one_step(a, e, v), found);
     });
-  });
+  const auto half =
+      all.begin() + static_cast<std::ptrdiff_t>(a.split == 2 ? (all.size() + 1) / 2 : all.size());
+  online(a, c, {}, v, {all.begin(), half}, -HUGE_VAL, {},
+         [&](double top, const Part& one, const Fixed& fixed) {
+           if (half == all.end()) return divide_with_last_sink(a, fixed, top, one, found);
+           online(a, c, fixed, v, {half, all.end()}, -HUGE_VAL, {},
+                  [&](double other, const Part& two, const Fixed& both) {
+                    merged_once(a, both, m, {top, other}, {one, two}, found);
+                  });
+         });
 }
 
 }  // namespace
 
 Set attention_members(const Attention& a, const Keys3& x) {
   const std::size_t n = x.k.size();
-  std::vector<Logit> logits;
-  std::vector<Set> rounded_logits;
-  for (const auto& k : x.k) {
-    logits.push_back(logit(a, x.q, k, static_cast<double>(n - 1 - logits.size())));
-    rounded_logits.push_back(logits.back().rounded);
+  std::vector<std::vector<Logit>> possible;
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool is_hidden = !a.hidden.empty() && a.hidden[i];
+    possible.push_back(logits(a, x.q, x.k[i], static_cast<double>(n - 1 - i), is_hidden));
+    all.push_back(i);
   }
   std::vector<double> found;
   std::vector<std::size_t> at(n, 0);
-  std::vector<std::size_t> all;
-  for (std::size_t i = 0; i < n; ++i) all.push_back(i);
+  const auto top = [](const Choice& c, const std::vector<std::size_t>& of) {
+    double most = -HUGE_VAL;
+    for (const std::size_t i : of) most = std::max(most, c[i].s);
+    return most;
+  };
   do {
     Choice c;
-    for (std::size_t i = 0; i < n; ++i) {
-      c.s.push_back(rounded_logits[i][at[i]]);
-      c.sums.push_back(logits[i].sum);
-    }
-    const double keys = *std::max_element(c.s.begin(), c.s.end());
+    for (std::size_t i = 0; i < n; ++i) c.push_back(possible[i][at[i]]);
+    const double keys = top(c, all);
     if (a.shaped) {
       shaped_members(a, c, x.v, keys, found);
       found = set_of(std::move(found));
@@ -306,31 +330,26 @@ Set attention_members(const Attention& a, const Keys3& x) {
         const std::size_t half = (n + 1) / 2;
         const std::vector<std::size_t> low(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(half)),
             high(all.begin() + static_cast<std::ptrdiff_t>(half), all.end());
-        const auto top = [&](const std::vector<std::size_t>& of) {
-          double most = -HUGE_VAL;
-          for (const std::size_t i : of) most = std::max(most, c.s[i]);
-          return most;
-        };
         const auto values = [&](const std::vector<std::size_t>& of) {
           std::vector<double> v;
           for (const std::size_t i : of) v.push_back(x.v[i]);
           return v;
         };
-        for_each_exponential(a, c, low, top(low), {}, [&](const std::vector<double>& e, const Fixed& first) {
-          for_each_exponential(
-              a, c, high, top(high), first, [&](const std::vector<double>& g, const Fixed& fixed) {
-                const Part one = one_step(a, e, values(low)), two = one_step(a, g, values(high));
-                for (const double f : exp_of(a, fixed, round_sum(top(low), -m, kPrecisionF32)))
-                  for (const double h : exp_of(a, fixed, round_sum(top(high), -m, kPrecisionF32))) {
-                    const Part part{merged(one.l, f, two.l, h), merged(one.o, f, two.o, h)};
-                    divide(a, with_sink(a, fixed, m, part), found);
-                  }
-              });
-        });
+        for_each_exponential(
+            a, c, low, top(c, low), {}, [&](const std::vector<double>& e, const Fixed& first) {
+              for_each_exponential(
+                  a, c, high, top(c, high), first, [&](const std::vector<double>& g, const Fixed& fixed) {
+                    const Part one = one_step(a, e, values(low)), two = one_step(a, g, values(high));
+                    for (const double f : exp_of(a, fixed, round_sum(top(c, low), -m, kPrecisionF32)))
+                      for (const double h : exp_of(a, fixed, round_sum(top(c, high), -m, kPrecisionF32))) {
+                        const Part part{merged(one.l, f, two.l, h), merged(one.o, f, two.o, h)};
+                        divide(a, with_sink(a, fixed, m, part), found);
+                      }
+                  });
+            });
       } else if (a.tile == 1) {
-        for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>&, const Fixed& fixed) {
-          online(a, c, fixed, x.v, all, -HUGE_VAL, {},
-                 [&](double top, const Part& part) { divide(a, with_sink(a, fixed, top, part), found); });
+        online(a, c, {}, x.v, all, -HUGE_VAL, {}, [&](double last, const Part& part, const Fixed& fixed) {
+          divide(a, with_sink(a, fixed, last, part), found);
         });
       } else {
         for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>& e, const Fixed& fixed) {
@@ -340,7 +359,7 @@ Set attention_members(const Attention& a, const Keys3& x) {
       }
       found = set_of(std::move(found));
     }
-  } while (next(at, rounded_logits));
+  } while (next(at, possible));
   return found;
 }
 

@@ -1,10 +1,12 @@
 // Members of fused attention of one row: a few keys, values of one element.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "cases/studies/worlds/members_function.hpp"
 #include "cases/studies/worlds/members_sum.hpp"
+#include "reference/arithmetic/matrix_unit.hpp"
 
 namespace assay::worlds {
 
@@ -24,6 +26,12 @@ struct Attention {
   bool shaped = false;              // order=tiles tiles=aligned scaling=scores sink=last merge=once
   bool shares = false;              // "what is rounded to p: ... divided by the whole row sum first"
   std::size_t most = 3;             // of an exponential's members
+  // Of keys that a mask hides: none; "-Inf is added to their logits and their weight of 0 meets V"; "the lowest
+  // number of f32 is added as a mask to logits in base e, of every row".
+  enum class Mask { none, infinite, lowest } mask = Mask::none;
+  std::vector<bool> hidden;  // of the keys that stand in the row; empty: all are seen
+  bool is_emulated = false;  // level=emu
+  const MatrixUnit *qk_unit = nullptr, *pv_unit = nullptr;  // there in place of qk and pv
 };
 
 struct Keys3 {
@@ -34,5 +42,13 @@ struct Keys3 {
 
 // The result in f32, before it is stored.
 Set attention_members(const Attention& a, const Keys3& x);
+// The same of level=emu, "one kernel, step by step".
+Set emulated_members(const Attention& a, const Keys3& x);
+
+const Arithmetic& f32();
+
+// exp within its ulps, one function: the same of an argument that has been met.
+using Exponentials = std::map<double, double>;
+Set exp_of(const Attention& a, const Exponentials& met, double argument);
 
 }  // namespace assay::worlds

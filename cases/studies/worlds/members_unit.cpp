@@ -162,7 +162,7 @@ Set unit_sums(const MatrixUnit& unit, std::string_view format, const std::vector
   const Arithmetic f32{kPrecisionF32, flush, largest_finite(kPrecisionF32), false, false};
   const Mask whole = (Mask{1} << a.size()) - 1;
   if (order.any) return order.block == 1 && order.split == 0 ? u.all(whole) : u.told(whole, order);
-  if (order.promote == 0) return u.ascending(0, u.count(), 0);
+  if (order.promote == 0) return u.ascending(0, u.count(), order.start);
   Set s = {0};
   for (int at = 0; at < u.count(); at += order.promote * u.group())
     s = added(f32, s, u.ascending(at, std::min(u.count(), at + order.promote * u.group()), 0));

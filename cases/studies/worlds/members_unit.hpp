@@ -19,6 +19,7 @@ struct UnitOrder {
   // "block: products of every block but the last of a partial sum, at least"; "split: partial sums that are
   // added, each rounded, at most; 0: any number".
   int block = 1, split = 0;
+  double start = 0;  // what a chain in ascending k begins with
 };
 Set unit_sums(const MatrixUnit& unit, std::string_view format, const std::vector<double>& a,
               const std::vector<double>& b, const UnitOrder& order, bool flush);
