@@ -65,6 +65,21 @@ TEST(Manual, every_format_has_a_page_and_its_numbers_are_read) {
   EXPECT_TRUE(std::regex_search(o.text, std::regex(R"(\n\d+ cases: \d+ pass, \d+ unsupported)"))) << o.text;
 }
 
+TEST(Manual, every_matrix_unit_has_a_page_that_says_how_it_forms_a_block) {
+  std::istringstream rows(assay("list units").text);
+  std::size_t pages = 0;
+  for (std::string row; std::getline(rows, row); ++pages) {
+    const std::string name = row.substr(0, row.find(' ')), page = assay("manual " + name).text;
+    for (const std::string& part :
+         {name + "\n", std::string("\narithmetic: of a block\n"), std::string("\n  standing  ")})
+      EXPECT_NE(page.find(part), std::string::npos) << name << ": " << part << page;
+  }
+  EXPECT_GE(pages, 40U);
+  // What a unit's own arithmetic is told by stands on its page too.
+  EXPECT_NE(assay("manual hopper_fp8_mma_sync").text.find("\n  truncate: M is the largest exponent"),
+            std::string::npos);
+}
+
 TEST(Help, every_subcommand_has_an_example_and_every_example_runs) {
   std::vector<std::string> examples = lines_that_begin(assay("--help").text, "assay ");
   EXPECT_GE(examples.size(), 5U);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/cli/commands.hpp"
+#include "reference/arithmetic/matrix_unit.hpp"
 #include "reference/arithmetic/order.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/ops/formula/library.hpp"
@@ -200,10 +201,11 @@ std::string manual_page(const Op& o, bool markdown) {
   if (o.contract.empty()) {
     page.section("contract", "none; the result is exact, and any other is wrong");
   } else {
-    page.section("contract",
-                 "what a backend declares of its arithmetic; matrix units are those of `assay list units`; "
-                 "key=a|b and "
-                 "key!=a|b behind needs are of other keys, and of a/b one is enough");
+    page.section(
+        "contract",
+        "what a backend declares of its arithmetic; of a matrix unit `assay manual UNIT` is the page; "
+        "key=a|b and "
+        "key!=a|b behind needs are of other keys, and of a/b one is enough");
     add_keys(page, o.contract, "key");
     if (std::ranges::find(o.contract, KeyKind::order, &KeySpec::kind) != o.contract.end()) {
       page.section("orders", "of the n terms of a sum");
@@ -256,16 +258,56 @@ std::string schedule_page(bool markdown) {
   return std::move(page).text();
 }
 
+std::string manual_page(const MatrixUnit& u, bool markdown) {
+  constexpr auto rounding = [](const MatrixUnit& unit) {
+    return unit.rounding == Rounding::nearest_even  ? "to nearest, ties to even"
+           : unit.rounding == Rounding::toward_zero ? "toward zero"
+                                                    : "toward -Inf";
+  };
+  Page page(markdown);
+  page.title(u.name, fmt::format("c + sum a_k b_k over blocks of {} products, into {}", u.group, u.out));
+  page.section("arithmetic", "of a block");
+  const CombineMeaning& own = *std::ranges::find(kCombineMeanings, u.combine, &CombineMeaning::combine);
+  for (const CombineMeaning& each : kCombineMeanings)  // and what its own is told by
+    if (&each == &own || own.meaning.find(fmt::format("`{}`", each.name)) != std::string_view::npos)
+      page.code(fmt::format("{}: {}", each.name, each.meaning));
+  page.table({"key", "value"},
+             {{"F", std::to_string(u.fraction_bits)},
+              {"g", fmt::format("{} products in a block", u.group)},
+              {"least", std::to_string(u.least_exponent)},
+              {"inputs", std::string(u.inputs)},
+              {"out", fmt::format("{}, rounded {}", u.out, rounding(u))},
+              {"scales",
+               u.scales.empty() ? "none" : fmt::format("{}, one for {} elements", u.scales, u.scale_block)},
+              {"standing", fmt::format("{}: {}", to_string(u.standing), u.source)}});
+  page.section("in a contract", "a key for a sum takes its name: acc, qk, pv");
+  page.lines(
+      "order=sequential: blocks of g in ascending k, each with the result of the last as its c, from 0; a "
+      "short "
+      "block at the end is padded with zeros\n"
+      "order=any: any products share a block, in any place of it, with zeros; blocks chain, or partial sums "
+      "are "
+      "added in f32; `block` and `split` narrow that\n"
+      "ftz=yes: results below 2^-126 may become zero");
+  page.section("special values", "in every unit");
+  page.lines(
+      "a NaN, 0 times Inf, or infinities of both signs: NaN; else an infinity wins\n"
+      "a result beyond the largest number of out: Inf under every rounding; a zero: +0");
+  return std::move(page).text();
+}
+
 void add_manual(const Command& program, int& exit_code) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto markdown = std::make_shared<bool>(false);
-  const Command command =
-      program.subcommand("manual", "Print the page of an op, a format or the schedules, or of every op");
-  command.option("name", *words,
-                 "Ops and formats; none: all ops; formats: all formats; schedules: their keys");
+  const Command command = program.subcommand(
+      "manual", "Print the page of an op, a format, a matrix unit or the schedules, or of every op");
+  command.option(
+      "name", *words,
+      "Ops, formats and matrix units; none: all ops; formats, units: all of them; schedules: their keys");
   command.flag("--markdown", *markdown, "As Markdown");
   command.footer(
-      "Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual schedules\n  assay manual "
+      "Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual hopper_f16\n  assay manual "
+      "schedules\n  assay manual "
       "--markdown");
   command.callback([words, markdown, &exit_code] {
     if (words->empty()) *words = op_names();
@@ -278,10 +320,18 @@ void add_manual(const Command& program, int& exit_code) {
       words->clear();
       for (const auto& f : formats()) words->emplace_back(f.name);
     }
+    if (*words == std::vector<std::string>{"units"}) {
+      words->clear();
+      for (const MatrixUnit& unit : matrix_units()) words->emplace_back(unit.name);
+    }
     for (std::size_t i = 0; i < words->size(); ++i) {
-      const Format* f = find_format((*words)[i]);
+      const std::string& name = (*words)[i];
+      const Format* f = find_format(name);
+      const MatrixUnit* unit = find_matrix_unit(name);
       fmt::print("{}{}", i == 0 ? "" : "\n",
-                 f != nullptr ? manual_page(*f, *markdown) : manual_page(op((*words)[i]), *markdown));
+                 f != nullptr      ? manual_page(*f, *markdown)
+                 : unit != nullptr ? manual_page(*unit, *markdown)
+                                   : manual_page(op(name), *markdown));
     }
   });
 }

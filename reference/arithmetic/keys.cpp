@@ -73,7 +73,10 @@ std::optional<std::string> spelt(const KeySpec& key, std::string_view value) {
       return if_it_is(find_scalar_format(value) != nullptr);
     case KeyKind::accumulator: {
       Accumulator found;
-      return if_it_is(find_accumulator(value, found));
+      // "f32|f16, or a matrix unit": types that are listed, and every unit.
+      const std::string_view types = key.allowed.substr(0, key.allowed.find(','));
+      return if_it_is(find_accumulator(value, found) &&
+                      (types.empty() || found.kind == Accumulator::Kind::unit || has_word(types, value)));
     }
     case KeyKind::order:
       if (Order found; find_order(value, found)) return to_string(found);

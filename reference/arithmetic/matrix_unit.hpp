@@ -1,12 +1,9 @@
 // Matrix units: how hardware forms C + sum a_k b_k. One row of data per unit, and one scalar model that
 // defines every row (fused_dot); fused_gemm.hpp computes the same bits many at a time.
 //
-// The common model is T(F, g, out). Take g exact products and the accumulator c. Exponents are not
-// normalised: a product's is e_a + e_b with a significand in [0, 4), a subnormal operand keeps its format's
-// emin, a non-zero c that of its register; zeros have none. M is the largest of these exponents, but at least
-// `least_exponent`. Every term is truncated toward zero to a multiple of 2^(M-F); the truncated terms add
-// exactly, so their order cannot matter; the sum is rounded once, to `out`. Blocks of g chain through c. The
-// `combine` field says how a unit departs from that.
+// The common model is `truncate` of kCombineMeanings: a subnormal operand keeps its format's emin, a non-zero c
+// that of its register, zeros have no exponent, a product's significand is in [0, 4). The cut terms add exactly,
+// so that their order cannot matter. Blocks of g chain through c. The other rows of the table depart from that.
 //
 // Specials: a NaN operand, 0 * Inf, or infinities of both signs give NaN; otherwise an infinity wins. Results
 // beyond the largest finite number are Inf under every rounding. NaN results are the canonical quiet NaN.
@@ -23,30 +20,51 @@
 namespace assay {
 
 enum class Combine : std::uint8_t {
-  // T(F, g, out).
   truncate,
-  // T(F, g, out), the exponents of one e8m0 scale per operand and block added to each product's.
   truncate_scaled,
-  // mxf4/nvf4 k64: each 16 products sum exactly; that sum times both scales' significands, at the scales'
-  // exponents, is one term; four of those terms and c go through T(F, 4, out).
   group_scaled,
-  // Hopper mma.sync FP8: unpacked to f16, T(25, 16, out) over k mod 4 in {0,1} of a k32 block from c = 0,
-  // chained into the same over {2,3} (toward zero into f32, to nearest into f16); then one separate
-  // nearest-even addition of c in `out`.
   unpack_split,
-  // The exact sum of g products and c, rounded once.
   exact,
-  // Products and sums are f32 operations to nearest; subnormal inputs and results become zero;
-  // (p0 + p1) + (p2 + p3) [g = 4] or p0 + p1 [g = 2], then c + that.
   pairwise_flush,
-  // CDNA3 16-bit: products truncated at M_p - F; their sum floored toward -inf at E - 31 and c floored at E -
-  // F, E the larger of both exponents; a product of 2^128 or more is Inf.
   floor,
-  // CDNA3 FP8: even k and odd k each truncated at their own M - F, the halves floored at the larger M - F and
-  // added, then combined with c as in `floor`; c is dropped below E - F - 1.
   floor_halves,
-  // int8: exact, modulo 2^32.
   wrap,
+};
+
+struct CombineMeaning {
+  Combine combine;
+  std::string_view name, meaning;
+};
+inline constexpr CombineMeaning kCombineMeanings[] = {
+    {Combine::truncate, "truncate",
+     "M is the largest exponent of the g products and of c, not normalised (a product's is e_a + e_b), but "
+     "at "
+     "least `least`; each term is cut toward zero to a multiple of 2^(M - F), the cut terms add exactly, and "
+     "their sum is rounded once"},
+    {Combine::truncate_scaled, "truncate_scaled",
+     "as `truncate`, the exponents of one e8m0 scale per operand and block added to each product's"},
+    {Combine::group_scaled, "group_scaled",
+     "each 16 products sum exactly; that sum times both scales' significands, at the scales' exponents, is "
+     "one "
+     "term; four of those terms and c go through `truncate`"},
+    {Combine::unpack_split, "unpack_split",
+     "unpacked to f16: `truncate` with F = 25 over k mod 4 in {0, 1} of a k32 block from c = 0, chained into "
+     "the "
+     "same over {2, 3} (toward zero into f32, to nearest into f16); then one separate nearest-even addition "
+     "of c"},
+    {Combine::exact, "exact", "the exact sum of g products and c, rounded once"},
+    {Combine::pairwise_flush, "pairwise_flush",
+     "products and sums are f32 operations to nearest; subnormal inputs and results become zero; (p0 + p1) + "
+     "(p2 "
+     "+ p3) of four, p0 + p1 of two, then c + that"},
+    {Combine::floor, "floor",
+     "products are cut at M_p - F, M_p their largest exponent; their sum is floored toward -Inf at E - 31 "
+     "and c "
+     "floored at E - F, E the larger of both exponents; a product of 2^128 or more is Inf"},
+    {Combine::floor_halves, "floor_halves",
+     "even k and odd k each cut at their own M - F, the halves floored at the larger M - F and added, then "
+     "combined with c as in `floor`; c is dropped below E - F - 1"},
+    {Combine::wrap, "wrap", "exact, modulo 2^32"},
 };
 
 enum class Standing : std::uint8_t {

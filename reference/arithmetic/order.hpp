@@ -68,7 +68,9 @@ inline constexpr OrderMeaning kOrderMeanings[] = {
     {"any", "every association and permutation of the terms, fused or not"},
     {"sequential", "in memory order, one accumulator"},
     {"tree", "pairwise, of height ceil(log2 n)"},
-    {"lanes:N", "N sums, each over an N-th of the terms, strided or contiguous, then those pairwise"},
+    {"lanes:N",
+     "N sums, each over an N-th of the terms (ceil(n / N) at most), strided or contiguous, then those "
+     "pairwise"},
     {"blocks:N", "sums of N terms in any order, and then those sums in any order"},
     {"depth:N", "any association in which no term goes through more than N additions"},
 };

@@ -68,7 +68,7 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "minimum included; scales multiply operands, or where b has codes too a block's sum of products of "
      "codes, which is exact"},
     {"q8_1",
-     "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b and may meet the "
+     "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b and the "
      "offsets of q4_0 and q5_0 (path=q8 where offsets are subtracted from codes)"},
     {"q8_K",
      "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16, "

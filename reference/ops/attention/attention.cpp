@@ -153,14 +153,9 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
   return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
 }
 
-// Sums of integers are of codes alone, which no word here makes of weights; and a format without 0 has no
-// weight for a key that is hidden.
+// A format without 0 has no weight for a key that is hidden.
 void refuse_what_holds_no_weights(const Contract& contract) {
   if (contract.text("p") == "e8m0") refuse_contract("p=e8m0: a format that has 0 is allowed");
-  for (const char* key : {"qk", "pv", "rowsum"})
-    if (accumulator(contract.text(key)).kind == Accumulator::Kind::integer)
-      refuse_contract(
-          fmt::format("{}={}: f32, f16, bf16 or a matrix unit is allowed", key, contract.text(key)));
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
