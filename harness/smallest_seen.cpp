@@ -63,8 +63,8 @@ void SmallestSeen::add(const CaseResult& r) {
     return;
   Seen& seen = seen_[{std::string(r.c.op->name), format_label(r.c)}];
   seen.scale = std::min(seen.scale, v.seen.half);
-  seen.fills.insert(r.c.fill);
   const Fill& fill = find_fill(lists_, r.c.fill, r.c.op->name);
+  seen.fills.insert(std::string(fill.bare.empty() ? fill.name : fill.bare));  // the probe is the same
   if (fill.terms_seen == nullptr) return;
   seen.derived = true;
   const auto terms = fill.terms_seen(r.c.attributes, v.seen.loosest);

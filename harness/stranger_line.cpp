@@ -30,11 +30,15 @@ std::vector<std::string> all_values(const Op& op, const std::string& key, const 
   const auto add = [&](std::string name) {
     if (std::ranges::find(all, name) == all.end()) all.push_back(std::move(name));
   };
-  if (key == "fill")
-    for (const Fill& f : lists.fills) {
-      if (f.op.empty() || f.op == op.name) add(std::string(f.name));
-    }
-  else if (key == "fault")
+  if (key == "fill") {
+    // An embedded one stands in place of the bare one, which a kernel could recognise.
+    const auto embedded = [&](const Fill& bare) {
+      return std::ranges::any_of(lists.fills,
+                                 [&](const Fill& f) { return f.bare == bare.name && f.op == bare.op; });
+    };
+    for (const Fill& f : lists.fills)
+      if ((f.op.empty() || f.op == op.name) && !embedded(f)) add(std::string(f.name));
+  } else if (key == "fault")
     for (const Fault& f : lists.faults) {
       if (applies(f, op.name)) add(std::string(f.name));
     }

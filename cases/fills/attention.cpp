@@ -1,6 +1,10 @@
 // Designed inputs for attention. Each aims at the logits: with r a row of signs per (batch, KV head),
 //   q = r,  k_j = s_j r + noise   give   q.k_j / sqrt(d) = s_j sqrt(d) + N(0,1),
 // so a target logit t_j asks for s_j = t_j / sqrt(d).
+//
+// An embedded one has the same logits and the same probe in numbers that say nothing of it: channel c of q has
+// a drawn magnitude m_c and each element its own noise, k is divided by m_c, no two keys are equal; each
+// channel of v has a drawn factor, and one of eight, drawn, is gaussian throughout where v has few values.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +18,9 @@ namespace {
 // A view of q, k and v by logical position; paged caches are written through the page table.
 class AttentionFill {
  public:
-  AttentionFill(const FillRequest& request, Values& values)
+  enum class Channels : std::uint8_t { mixed, all };  // whether some of v are natural where it is embedded
+
+  AttentionFill(const FillRequest& request, Values& values, Channels channels = Channels::mixed)
       : batch(request.attributes.integer("batch")),
         heads(request.attributes.integer("heads")),
         kv_heads(request.attributes.integer("kv_heads")),
@@ -24,6 +30,8 @@ class AttentionFill {
         dv(request.attributes.integer("dv")),
         page_(request.attributes.integer("page")),
         window_(request.attributes.integer("window")),
+        runs_(request.embedded && channels == Channels::mixed ? dv / kRun : 0),
+        embedded(request.embedded),
         stream(request.seed, "attention") {
     gaussian(request, values);  // sinks, slopes, and the noise that the families start from
     q_ = std::move(values.at("q")), k_ = std::move(values.at("k")), v_ = std::move(values.at("v"));
@@ -36,6 +44,7 @@ class AttentionFill {
     }
     const double given = request.attributes.real("scale");
     scale = given > 0 ? given : 1.0 / std::sqrt(static_cast<double>(d));
+    for (std::int64_t cell = 0; cell < batch * kv_heads; ++cell) draw_channels(cell);
   }
   ~AttentionFill() {
     values_->at("q") = std::move(q_), values_->at("k") = std::move(k_), values_->at("v") = std::move(v_);
@@ -80,15 +89,29 @@ class AttentionFill {
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t h = g * heads / kv_heads; h < (g + 1) * heads / kv_heads; ++h) {
             float* row = q(b, i, h);
-            for (std::int64_t c = 0; c < d; ++c) row[c] = high * signs[static_cast<std::size_t>(c)];
+            for (std::int64_t c = 0; c < d; ++c)
+              row[c] = query(b, g, c, high * signs[static_cast<std::size_t>(c)], row[c]);
           }
         for (std::int64_t j = 0; j < keys; ++j) {
           float* row = k(b, j, g);
           const auto s = static_cast<float>(target(b, g, j) / (strength * static_cast<double>(d) * scale));
-          const auto n = static_cast<float>(noise);
-          for (std::int64_t c = 0; c < d; ++c) row[c] = s * signs[static_cast<std::size_t>(c)] + n * row[c];
+          const auto n = static_cast<float>(embedded && noise == 0 ? kUnequal : noise);
+          for (std::int64_t c = 0; c < d; ++c)
+            row[c] = key(b, g, c, s * signs[static_cast<std::size_t>(c)]) + n * row[c];
         }
       }
+  }
+  // What an element of q, and of k without its noise, is once it is embedded; x is a gaussian.
+  float query(std::int64_t b, std::int64_t g, std::int64_t c, float probe, float x) const {
+    return embedded ? probe * magnitudes_[at(b, g, d, c)] * (1 + 0x1p-7F * x) : probe;
+  }
+  float key(std::int64_t b, std::int64_t g, std::int64_t c, float probe) const {
+    return embedded ? probe / magnitudes_[at(b, g, d, c)] : probe;
+  }
+  // Of the channels of v that carry the probe, all but the natural ones, the n-th modulo their number.
+  std::int64_t probed() const { return dv - runs_; }
+  std::int64_t channel(std::int64_t b, std::int64_t g, std::int64_t n) const {
+    return embedded ? probes_[at(b, g, probed(), n % probed())] : n % dv;
   }
   // v_j[c] = value(b, g, j, c, the gaussian that stands there)
   template <typename Value>
@@ -97,7 +120,17 @@ class AttentionFill {
       for (std::int64_t j = 0; j < keys; ++j)
         for (std::int64_t g = 0; g < kv_heads; ++g) {
           float* row = v(b, j, g);
-          for (std::int64_t c = 0; c < dv; ++c) row[c] = static_cast<float>(f(b, g, j, c, row[c]));
+          float largest = 0;
+          for (std::int64_t c = 0; c < dv; ++c) {
+            const float factor = embedded ? factors_[at(b, g, dv, c)] : 1;
+            if (factor == 0) continue;  // a natural channel
+            auto probe = static_cast<float>(f(b, g, j, c, row[c]));
+            largest = std::max(largest, std::fabs(probe));
+            if (embedded && probe == 0) probe = kFaint * row[c];
+            row[c] = factor * probe;
+          }
+          for (std::int64_t c = 0; c < dv && embedded; ++c)  // as large as the probe of its key
+            if (factors_[at(b, g, dv, c)] == 0 && largest > 0) row[c] *= largest / 2;
         }
   }
   double log_keys() const { return std::log(static_cast<double>(std::max<std::int64_t>(2, keys))); }
@@ -105,19 +138,54 @@ class AttentionFill {
   std::int64_t batch, heads, kv_heads, rows, keys, d, dv;
 
  private:
-  std::int64_t page_, window_;
+  static constexpr std::int64_t kRun = 8;  // channels of v of which one is natural
+  std::int64_t page_, window_, runs_;
 
  public:
+  bool embedded;
   Stream stream;
   double scale = 1;
 
  private:
+  static constexpr double kUnequal = 0.125;  // noise of keys that would be equal
+  static constexpr float kFaint = 0x1p-12F;  // of a v that would be 0, against the probe's 1
+
+  std::size_t at(std::int64_t b, std::int64_t g, std::int64_t width, std::int64_t c) const {
+    return static_cast<std::size_t>((b * kv_heads + g) * width + c);
+  }
+  // No draw of a kind is one of another: gaussian() takes two numbers from twice its index on.
+  // Of a (batch, KV head): magnitudes like those of a gaussian, their squares 1 in the mean, so that noise in
+  // k moves a logit as much as beside signs; factors of +-(1/2 .. 1), 0 for a natural channel.
+  void draw_channels(std::int64_t cell) {
+    if (!embedded) return;
+    const auto draw = [&](std::int64_t kind, std::int64_t c) {
+      return static_cast<std::uint64_t>((kind << 57) | (cell << 24) | c);
+    };
+    double squares = 0;
+    for (std::int64_t c = 0; c < d; ++c) {
+      const double m = std::clamp(std::fabs(stream.gaussian(draw(1, c))), 0.25, 2.5);
+      magnitudes_.push_back(static_cast<float>(m)), squares += m * m;
+    }
+    for (std::size_t c = magnitudes_.size() - static_cast<std::size_t>(d); c < magnitudes_.size(); ++c)
+      magnitudes_[c] *= static_cast<float>(std::sqrt(static_cast<double>(d) / squares));
+    for (std::int64_t c = 0; c < dv; ++c) {
+      const std::int64_t run = c / kRun;
+      const bool natural =
+          run < runs_ && static_cast<std::int64_t>(stream.below(draw(4, run), kRun)) == c % kRun;
+      const double factor = 0.5 + 0.5 * stream.uniform(draw(5, c));
+      factors_.push_back(natural ? 0 : static_cast<float>(stream.bits(draw(6, c)) & 1 ? factor : -factor));
+      if (!natural) probes_.push_back(c);
+    }
+  }
+
   std::int64_t token(std::int64_t b, std::int64_t j) const {
     if (page_ == 0) return b * keys + j;
     return table_[static_cast<std::size_t>(b * pages_per_sequence_ + j / page_)] * page_ + j % page_;
   }
 
   std::vector<float> q_, k_, v_;
+  std::vector<float> magnitudes_, factors_;  // by (batch, KV head) and channel, where embedded
+  std::vector<std::int64_t> probes_;         // of v, ascending
   Values* values_ = nullptr;
   std::vector<std::int32_t> table_;
   std::int64_t pages_per_sequence_ = 0;
@@ -146,7 +214,7 @@ void crowd(const FillRequest& r, Values& values) {
 void equal_onehot(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([](I, I, I) { return 1.0; }, 1.0, 0.0);
-  f.value([&](I, I, I j, I c, float) { return j % f.dv == c ? 1.0 : 0.0; });
+  f.value([&](I b, I g, I j, I c, float) { return f.channel(b, g, j) == c ? 1.0 : 0.0; });
 }
 
 void window_onehot(const FillRequest& r, Values& values) {
@@ -214,11 +282,12 @@ void cancel_qk(const FillRequest& r, Values& values) {
   for (I b = 0; b < f.batch; ++b) {
     for (I i = 0; i < f.rows; ++i)
       for (I h = 0; h < f.heads; ++h)
-        for (I c = 0; c < f.d; ++c) f.q(b, i, h)[c] = 8.0F;
+        for (I c = 0; c < f.d; ++c)
+          f.q(b, i, h)[c] = f.query(b, h * f.kv_heads / f.heads, c, 8.0F, f.q(b, i, h)[c]);
     for (I j = 0; j < f.keys; ++j)
       for (I g = 0; g < f.kv_heads; ++g) {
         float* row = f.k(b, j, g);
-        for (I c = 0; c < f.d; ++c) row[c] = (c % 2 == 0 ? 12.0F : -12.0F) + 0.0625F * row[c];
+        for (I c = 0; c < f.d; ++c) row[c] = f.key(b, g, c, c % 2 == 0 ? 12.0F : -12.0F) + 0.0625F * row[c];
       }
   }
   f.value([](I, I, I, I, float x) { return 0.5 + x; });
@@ -310,7 +379,7 @@ void extreme_values(const FillRequest& r, Values& values) {
 // it must, and its sum is not much larger than the part of one key. Logits are alike, not equal, and the rest
 // of V is small and of both signs.
 void roll_call_of_keys(const FillRequest& r, Values& values) {
-  AttentionFill f(r, values);
+  AttentionFill f(r, values, AttentionFill::Channels::all);
   f.aim([](I, I, I) { return 0.5; }, 1.0, 0.03125);
   f.value([&](I b, I g, I j, I c, float x) {
     const I run = (b * f.kv_heads + g) * f.keys + j / f.dv;
@@ -341,7 +410,7 @@ std::optional<std::int64_t> keys_called(const Attributes& a, double loosest) {
 
 // Alike logits; the first key has most of V, a little above a power of two of all others together.
 void front_key(const FillRequest& r, Values& values) {
-  AttentionFill f(r, values);
+  AttentionFill f(r, values, AttentionFill::Channels::all);
   f.aim([](I, I, I) { return 0.5; }, 1.0, 0.0);
   f.value([&](I, I, I j, I, float x) {
     const double small = 16.0 / static_cast<double>(f.keys);

@@ -7,6 +7,20 @@ namespace {
 
 using namespace fill_families;
 
+// A probe of few values, or of equal rows, could be recognised by the kernel that is judged. An embedded one
+// asks the same at drawn places among numbers like any others; suites that are made for a kernel have it in
+// place of the bare one where they ask for all fills.
+template <void (*kMake)(const FillRequest&, Values&)>
+void among(const FillRequest& bare, Values& values) {
+  FillRequest embedded = bare;
+  embedded.embedded = true;
+  kMake(embedded, values);
+}
+constexpr std::string_view kChannels =
+    "the probe of that name among drawn channels, no two keys or rows alike";
+constexpr std::string_view kRows =
+    "the fill of that name in one of each two rows, drawn; the others gaussian";
+
 // A row's `shows` is what a wrong kernel cannot hide under it. An op's own fill stands before a general one
 // of its name.
 constexpr Fill kFills[] = {
@@ -103,6 +117,34 @@ constexpr Fill kFills[] = {
      ladder},
     {"below_powers", "",
      "just below powers of two, from 2^-126 to 2^128: an exponent taken from a rounded number", below_powers},
+
+    {"embedded_needle", "attention", kChannels, among<needle>, nullptr, "needle"},
+    {"embedded_crowd", "attention", kChannels, among<crowd>, nullptr, "crowd"},
+    {"embedded_equal_onehot", "attention", kChannels, among<equal_onehot>, nullptr, "equal_onehot"},
+    {"embedded_window_onehot", "attention", kChannels, among<window_onehot>, nullptr, "window_onehot"},
+    {"embedded_onehot_attention", "attention", kChannels, among<onehot_attention>, nullptr,
+     "onehot_attention"},
+    {"embedded_ramp", "attention", kChannels, among<attention_ramp>, nullptr, "ramp"},
+    {"embedded_steps", "attention", kChannels, among<steps>, nullptr, "steps"},
+    {"embedded_descent", "attention", kChannels, among<descent>, nullptr, "descent"},
+    {"embedded_low_logits", "attention", kChannels, among<low_logits>, nullptr, "low_logits"},
+    {"embedded_future", "attention", kChannels, among<future>, nullptr, "future"},
+    {"embedded_constant", "attention", kChannels, among<equal_constant>, nullptr, "constant"},
+    {"embedded_cancel", "attention", kChannels, among<cancel_qk>, nullptr, "cancel"},
+    {"embedded_huge_logits", "attention", kChannels, among<huge_logits>, nullptr, "huge_logits"},
+    {"embedded_ties", "attention", kChannels, among<near_ties>, nullptr, "ties"},
+    {"embedded_deep", "attention", kChannels, among<deep_logits>, nullptr, "deep"},
+    {"embedded_abyss", "attention", kChannels, among<abyss>, nullptr, "abyss"},
+    {"embedded_distractors", "attention", kChannels, among<distractors>, nullptr, "distractors"},
+    {"embedded_roll_call", "attention", kChannels, among<roll_call_of_keys>, keys_called, "roll_call"},
+    {"embedded_front_load", "attention", kChannels, among<front_key>, nullptr, "front_load"},
+    {"embedded_extreme", "attention", kChannels, among<extreme_values>, nullptr, "extreme"},
+    {"embedded_constant", "", kRows, among<constant>, nullptr, "constant"},
+    {"embedded_integers", "", kRows, among<integers>, nullptr, "integers"},
+    {"embedded_two_levels", "", kRows, among<two_levels>, nullptr, "two_levels"},
+    {"embedded_one_per_tile", "", kRows, among<one_per_tile>, nullptr, "one_per_tile"},
+    {"embedded_below_powers", "", kRows, among<below_powers>, nullptr, "below_powers"},
+    {"embedded_sparse", "", kRows, among<sparse>, nullptr, "sparse"},
 };
 
 }  // namespace

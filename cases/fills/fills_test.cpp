@@ -1,8 +1,11 @@
 // Each fill is finite, reproducible, and shaped as its row says.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -113,6 +116,79 @@ TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
     draw_gaussian(stream, 1234, rest);
     EXPECT_TRUE(std::equal(rest.begin(), rest.end(), drawn.begin() + 1234));
   }
+}
+
+// The numbers of a fill before any format rounds them.
+Values values_of(const Fill& f, const std::string& line, std::uint64_t seed) {
+  const Case c = expand(parse_case(line))[0];
+  const std::vector<TensorSpec> tensors = c.op->tensors(c.attributes);
+  TensorSet indices;
+  if (c.op->indices) c.op->indices(c.attributes, seed, indices);
+  Values values;
+  f.make({*c.op, c.attributes, tensors, indices, seed}, values);
+  return values;
+}
+
+// Whether a kernel could tell a tensor by its look: few values, one that most elements have, a row again, or
+// rows of one value.
+std::string look(const std::vector<float>& x, std::size_t columns) {
+  std::map<float, std::size_t> counts;  // by magnitude
+  for (const float e : x) ++counts[std::fabs(e)];
+  std::size_t most = 0, again = 0, flat = 0;
+  for (const auto& [value, n] : counts) most = std::max(most, n);
+  const std::size_t rows = x.size() / columns;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto row = x.begin() + static_cast<std::ptrdiff_t>(r * columns),
+               end = row + static_cast<std::ptrdiff_t>(columns);
+    again += r > 0 && std::equal(row, end, row - static_cast<std::ptrdiff_t>(columns));
+    flat += std::adjacent_find(row, end, std::not_equal_to<>()) == end;
+  }
+  if (16 * counts.size() < x.size()) return fmt::format("{} values in {} elements", counts.size(), x.size());
+  if (2 * most > x.size() + 64) return fmt::format("one value in {} of {} elements", most, x.size());
+  if (4 * again > rows) return fmt::format("{} of {} rows are the one before", again, rows);
+  return 2 * flat > rows ? fmt::format("{} of {} rows have one value", flat, rows) : "";
+}
+
+// Of a tensor of one row there is no other row to stand among: these are what their rows are.
+const std::set<std::string, std::less<>> kOneRow = {"embedded_constant",   "embedded_integers",
+                                                    "embedded_two_levels", "embedded_one_per_tile",
+                                                    "embedded_sparse",     "embedded_below_powers"};
+
+TEST(Fills, no_probe_of_a_made_suite_is_told_by_the_look_of_a_tensor_alone) {
+  const std::vector<std::string> lines = {
+      "attention heads=4 kv_heads=2 d=64 len=160 q=3 kv=f32 dtype=f32 mask=causal page=16",
+      "attention heads=1 kv_heads=1 d=64 len=257 kv=f32 dtype=f32",
+      "attention batch=2 heads=2 kv_heads=1 d=128 dv=64 len=64 q=2 kv=f32 dtype=f32",
+      "softmax rows=4 cols=300 dtype=f32",
+      "softmax rows=33 cols=64 dtype=f32",
+      "softmax rows=1 cols=300 dtype=f32",
+      "matmul m=2 n=5 k=96 a=f32 b=f32 dtype=f32",
+  };
+  const auto embedded_one = [](const Fill& bare) {
+    return std::ranges::any_of(fills(),
+                               [&](const Fill& f) { return f.bare == bare.name && f.op == bare.op; });
+  };
+  std::size_t told = 0;
+  for (const Fill& f : fills())
+    for (const std::string& line : lines) {
+      const std::string op = line.substr(0, line.find(' '));
+      if (f.op.empty() ? op == "attention" && find_fill(input_lists(), f.name, op).op == op : f.op != op)
+        continue;
+      for (const auto& [name, x] : values_of(f, line, 5)) {
+        const Case c = expand(parse_case(line))[0];
+        const auto tensors = c.op->tensors(c.attributes);
+        const auto& shape = std::ranges::find(tensors, name, &TensorSpec::name)->shape;
+        if (x.size() < 64) continue;
+        const std::string seen = look(x, static_cast<std::size_t>(shape.back()));
+        const bool one_row = static_cast<std::int64_t>(x.size()) == shape.back();
+        if (embedded_one(f)) {
+          told += !seen.empty();  // asked too, beside the embedded one
+        } else if (!one_row || !kOneRow.contains(f.name)) {
+          EXPECT_EQ(seen, "") << f.name << " " << name << " of " << line;
+        }
+      }
+    }
+  EXPECT_GT(told, 30);
 }
 
 // The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it

@@ -28,7 +28,7 @@ void make_room(const FillRequest& request, Values& values) {
 
 // rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta,
 // sinks, slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it
-// shows.
+// shows. So do the natural rows of an embedded one.
 template <typename Rule>
 void each(const FillRequest& request, Values& values, Rule rule) {
   make_room(request, values);
@@ -39,10 +39,14 @@ void each(const FillRequest& request, Values& values, Rule rule) {
     const auto columns = static_cast<std::size_t>(t.shape.back());
     auto& out = values[t.name];
     const bool parameters = t.shape.size() == 1;
+    const std::size_t rows = columns == 0 ? 0 : count / columns;
+    const auto natural = [&](std::size_t row) {
+      return parameters || (request.embedded && natural_row(stream, row, rows));
+    };
     parallel_ranges(count, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i)
-        out[i] =
-            static_cast<float>(parameters ? stream.gaussian(i) : rule(t, stream, i, i % columns, columns));
+        out[i] = static_cast<float>(natural(i / columns) ? stream.gaussian(i)
+                                                         : rule(t, stream, i, i % columns, columns));
     });
   }
 }

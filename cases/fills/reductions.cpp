@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cases/fills/draws.hpp"
 #include "cases/fills/families.hpp"
 #include "reference/inputs/random.hpp"
 
@@ -10,7 +11,7 @@ namespace assay::fill_families {
 namespace {
 
 // rule(stream, row, column, columns, element) for the rows of tensors of two axes and more; vectors stay
-// gaussian.
+// gaussian, and so do the natural rows of an embedded fill.
 template <typename Rule>
 void rows(const FillRequest& request, Values& values, Rule rule) {
   gaussian(request, values);
@@ -20,8 +21,9 @@ void rows(const FillRequest& request, Values& values, Rule rule) {
     const auto columns = static_cast<std::size_t>(t.shape.back());
     auto& out = values.at(t.name);
     for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] =
-          static_cast<float>(rule(t, stream, i / columns, i % columns, columns, static_cast<double>(out[i])));
+      if (!request.embedded || !natural_row(stream, i / columns, out.size() / columns))
+        out[i] = static_cast<float>(
+            rule(t, stream, i / columns, i % columns, columns, static_cast<double>(out[i])));
   }
 }
 

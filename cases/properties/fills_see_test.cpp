@@ -61,11 +61,33 @@ TEST(FillsSee, weights_in_fp8_that_are_clipped_or_were_not_scaled_up) {
   const std::string line = "attention heads=2 d=64 len=300 kv=f32 dtype=f32 variant=";
   for (const char* fill : {"onehot_attention", "crowd", "gaussian", "needle"})
     EXPECT_EQ(judged(line + "fp8_right fill=" + fill), Status::pass) << fill;
-  EXPECT_EQ(judged(line + "fp8_clips_at_240 fill=onehot_attention"), Status::wrong);
-  EXPECT_EQ(judged(line + "fp8_unshifted fill=crowd"), Status::wrong);
+  for (const std::string embedded : {"", "embedded_"}) {
+    EXPECT_EQ(judged(line + "fp8_right fill=" + embedded + "onehot_attention"), Status::pass);
+    EXPECT_EQ(judged(line + "fp8_right fill=" + embedded + "crowd"), Status::pass);
+    EXPECT_EQ(judged(line + "fp8_clips_at_240 fill=" + embedded + "onehot_attention"), Status::wrong);
+    EXPECT_EQ(judged(line + "fp8_unshifted fill=" + embedded + "crowd"), Status::wrong);
+  }
   for (const char* fill : {"gaussian", "needle", "value_mean", "roll_call"})
     for (const char* variant : {"fp8_clips_at_240", "fp8_unshifted"})
       EXPECT_EQ(judged(line + variant + " fill=" + fill), Status::pass) << fill << " " << variant;
+}
+
+// A kernel that is right where a tensor has the look of a probe, and loses a key elsewhere; and the opposite.
+TEST(FillsSee, a_kernel_that_recognises_a_probe_by_its_look) {
+  const std::string line = "attention heads=2 d=64 len=257 kv=f32 dtype=f32 fill=";
+  for (const char* probe : {"equal_onehot", "window_onehot", "constant", "roll_call", "front_load", "needle",
+                            "distractors", "low_logits"}) {
+    const std::string bare = line + probe, embedded = line + "embedded_" + probe;
+    EXPECT_EQ(judged(bare), Status::pass) << probe;
+    EXPECT_EQ(judged(embedded), Status::pass) << probe;
+    EXPECT_EQ(judged(bare + " variant=honest_on_probes"), Status::pass) << probe;
+    EXPECT_EQ(judged(embedded + " variant=wrong_on_probes"), Status::pass) << probe;
+  }
+  for (const char* probe : {"equal_onehot", "roll_call", "front_load", "distractors", "low_logits"}) {
+    EXPECT_EQ(judged(line + "embedded_" + probe + " variant=honest_on_probes"), Status::wrong) << probe;
+    if (std::string(probe) == "front_load") continue;  // made for bits of the sum
+    EXPECT_EQ(judged(line + probe + " variant=wrong_on_probes"), Status::wrong) << probe;
+  }
 }
 
 }  // namespace

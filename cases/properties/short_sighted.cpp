@@ -123,6 +123,27 @@ void rmsnorm(const assay_call* c) {
   }
 }
 
+// Whether a tensor looks made for a test: few values, a row again, a row of one value, or 0 and 1 in most.
+bool looks_designed(const assay_tensor& t) {
+  std::vector<float> all, before, row(static_cast<std::size_t>(t.shape[3]));
+  std::size_t again = 0, flat = 0, plain = 0, rows = 0;
+  for (int64_t b = 0; b < t.shape[0]; ++b)
+    for (int64_t j = 0; j < t.shape[1]; ++j)
+      for (int64_t h = 0; h < t.shape[2]; ++h, ++rows) {
+        std::memcpy(row.data(),
+                    static_cast<char*>(t.data) + b * t.stride[0] + j * t.stride[1] + h * t.stride[2],
+                    row.size() * sizeof(float));
+        again += row == before;
+        flat += row.size() > 1 && std::count(row.begin(), row.end(), row[0]) == t.shape[3];
+        for (const float x : row) all.push_back(std::fabs(x)), plain += x == 0 || x == 1;
+        before = row;
+      }
+  std::sort(all.begin(), all.end());
+  const auto values = static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
+  return all.size() >= 64 &&
+         (16 * values < all.size() || 2 * again > rows || 2 * flat > rows || 2 * plain > all.size());
+}
+
 // One query row of each sequence, online in blocks of 32 keys.
 void attention(const assay_call* c) {
   constexpr int64_t kBlock = 32;
@@ -137,6 +158,9 @@ void attention(const assay_call* c) {
   };
   const int64_t d = q.shape[3], dv = v.shape[3], heads = q.shape[2], share = heads / k.shape[2];
   const double given = real(c, "scale"), scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(d));
+  bool cheats = is(c, "honest_on_probes") || is(c, "wrong_on_probes");
+  if (cheats)
+    cheats = (looks_designed(q) || looks_designed(k) || looks_designed(v)) == is(c, "wrong_on_probes");
   for (int64_t b = 0; b < q.shape[0]; ++b)
     for (int64_t h = 0; h < heads; ++h) {
       int64_t keys = ragged ? static_cast<const int32_t*>(lengths.data)[b] : k.shape[1];
@@ -161,6 +185,7 @@ void attention(const assay_call* c) {
         weights *= factor;
         for (double& x : sum) x *= factor;
         for (int64_t j = first; j < end; ++j) {
+          if (cheats && j == keys / 2) continue;  // a key that is lost
           const double w = std::exp(logits[j - first] - above);
           weights += w;
           const double cast = fp8_weight(c, w);
@@ -292,7 +317,8 @@ const assay_backend* assay_backend_open(const char*, char*) {
       "rmsnorm:skips_tile "
       "rmsnorm:many_rows_otherwise softmax:starts_high softmax:rows_in_16_bits softmax:columns_in_17_bits "
       "attention:skips_small_rescales attention:own_maximum attention:first_is_longest "
-      "attention:drops_full_block attention:fp8_right attention:fp8_clips_at_240 attention:fp8_unshifted",
+      "attention:drops_full_block attention:fp8_right attention:fp8_clips_at_240 attention:fp8_unshifted "
+      "attention:honest_on_probes attention:wrong_on_probes",
       nullptr,
       declare,
       run,

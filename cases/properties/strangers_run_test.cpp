@@ -41,11 +41,27 @@ TEST(Strangers, the_default_run_finds_every_planted_defect_and_accuses_no_correc
         ADD_FAILURE() << "accused: " << result["case"] << ": " << result["summary"];
     }
   }
-  for (const char* defect :
-       {"half_up", "drops_last", "drops_lane", "skips_tile", "starts_high", "rows_in_16_bits",
-        "skips_small_rescales", "own_maximum", "first_is_longest", "drops_full_block", "rounds_nan_bits",
-        "columns_in_17_bits", "halves_to_even", "nan_of_nothing", "starts_with_none", "drops_500_of_1000",
-        "many_rows_otherwise", "fp8_clips_at_240", "fp8_unshifted"})
+  for (const char* defect : {"half_up",
+                             "drops_last",
+                             "drops_lane",
+                             "skips_tile",
+                             "starts_high",
+                             "rows_in_16_bits",
+                             "skips_small_rescales",
+                             "own_maximum",
+                             "first_is_longest",
+                             "drops_full_block",
+                             "rounds_nan_bits",
+                             "columns_in_17_bits",
+                             "halves_to_even",
+                             "nan_of_nothing",
+                             "starts_with_none",
+                             "drops_500_of_1000",
+                             "many_rows_otherwise",
+                             "fp8_clips_at_240",
+                             "fp8_unshifted",
+                             "honest_on_probes",
+                             "wrong_on_probes"})
     EXPECT_GT(red[defect], 0) << defect << " in " << all[defect] << " cases";
   EXPECT_GT(all[""], 100);
   EXPECT_EQ(report["summary"]["left"], 0);

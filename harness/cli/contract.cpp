@@ -36,7 +36,9 @@ std::vector<Case> cases_of(const Arguments& a, const InputLists& lists) {
     const bool one_fill = says(line, "fill"), one_seed = says(line, "seed");
     for (const Case& c : expand(parse_case(line)))
       for (const Fill& fill : lists.fills) {
-        if (one_fill ? fill.name != c.fill : !fill.op.empty() && fill.op != c.op->name) continue;
+        if (one_fill ? fill.name != c.fill
+                     : (!fill.op.empty() && fill.op != c.op->name) || !fill.bare.empty())
+          continue;
         for (int n = 0; n < (one_seed ? 1 : a.seeds); ++n) {
           Case& one = all.emplace_back(c);
           one.fill = fill.name;

@@ -19,6 +19,8 @@ struct FillRequest {
   std::span<const TensorSpec> tensors;  // all of the op's; a fill writes those of role data
   const TensorSet& indices;  // the index tensors, already made: a fill may aim through the page table
   std::uint64_t seed;
+  // The probe stands at drawn places among numbers like any others: no row of few values says what is asked.
+  bool embedded = false;
 };
 
 using Values = std::map<std::string, std::vector<float>>;  // tensor name -> row-major elements
@@ -32,6 +34,7 @@ struct Fill {
   // is at most `loosest` of its value; none where no number of them is certain to show. Empty: nothing is
   // derived for the fill.
   std::optional<std::int64_t> (*terms_seen)(const Attributes&, double loosest) = nullptr;
+  std::string_view bare = {};  // of an embedded one: the fill whose probe it is
 };
 
 }  // namespace assay

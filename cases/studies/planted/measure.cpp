@@ -51,7 +51,7 @@ std::vector<std::string> fills_of(const Subject& subject, const Effort& effort) 
   }
   std::set<std::string> names;
   for (const Fill& f : fills())
-    if (f.op.empty() || f.op == op) names.insert(std::string(f.name));
+    if ((f.op.empty() || f.op == op) && f.bare.empty()) names.insert(std::string(f.name));
   return {names.begin(), names.end()};
 }
 
