@@ -46,10 +46,11 @@ void Summary::add(const CaseResult& r) {
   if (!r.verdict.green()) ++red;
   if (r.verdict.expected) ++expected, ++explained[r.verdict.status];
   const Status status = r.verdict.status;
+  Shown& shown = shown_[{std::string(r.c.op->name), r.c.backend}];
   if (status == Status::distrust)
-    ++shows_nothing;
+    ++shows_nothing, ++shown.nothing;
   else if (r.verdict.elements > 0 || status == Status::pass)  // some faults ask for a relation of two calls
-    ++judged, outputs += r.verdict.elements;
+    ++judged, ++shown.judged, outputs += r.verdict.elements;
   if (status == Status::unsupported || status == Status::too_big || status == Status::impossible) ++not_run;
   if (!r.verdict.unwitnessed.empty()) ++unwitnessed;
   if (!r.disturbed.empty()) disturbed.push_back(r.disturbed);
@@ -63,13 +64,27 @@ void Summary::add(const CaseResult& r) {
   busy_seconds += r.total_seconds;
 }
 
-bool Summary::green() const {
-  return judged > 0 && red == 0 && disturbed.empty() && stale.empty() && ended_by.empty();
+void Summary::leave_out(const CaseResult& r) {
+  ++left_out;
+  if (r.verdict.status == Status::distrust) ++shown_[{std::string(r.c.op->name), r.c.backend}].nothing;
 }
+
+std::vector<std::string> Summary::unshown() const {
+  std::vector<std::string> texts;
+  for (const auto& [of, shown] : shown_)
+    if (shown.judged == 0 && shown.nothing > 0)
+      texts.push_back(
+          fmt::format("{} of {}: none of {} case{} shows anything under the contract that it declares",
+                      of.first, of.second, with_commas(shown.nothing), shown.nothing == 1 ? "" : "s"));
+  return texts;
+}
+
+bool Summary::green() const { return headline() == kAllGreen; }
 
 std::string_view Summary::headline() const {
   if (red > 0 || !disturbed.empty() || !stale.empty() || !ended_by.empty()) return kNotGreen;
-  return judged > 0 ? kAllGreen : kNothingWasJudged;
+  if (judged == 0) return kNothingWasJudged;
+  return unshown().empty() ? kAllGreen : kNotGreen;
 }
 
 std::string Summary::coverage() const {

@@ -84,7 +84,6 @@ struct Summary {
   std::size_t laws_left = 0;           // promised laws, each on one case, likewise
   std::size_t left_out =
       0;  // of a suite that was made: their inputs show nothing, and they are no part of it
-  std::vector<std::string> unshown;  // the ops of which such a suite has nothing else
   std::vector<std::string>
       smallest;          // of such a suite: the smallest defects that it would have seen, by op and formats
   std::string ended_by;  // what stopped the run: "SIGINT"; "" when it is complete
@@ -93,13 +92,24 @@ struct Summary {
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals
 
   void add(const CaseResult& r);
-  // Something was judged, and nothing is red.
+  // What is no part of a suite that was made counts here alone.
+  void leave_out(const CaseResult& r);
+  // "logsumexp of ./mine.so: none of 12 cases shows anything under the contract that it declares": a contract
+  // that says nothing is no green by the side of others.
+  std::vector<std::string> unshown() const;
+  // Something was judged of all that ran, and nothing is red.
   bool green() const;
   // "all green", "not green", or "nothing was judged": the headline of every report.
   std::string_view headline() const;
   // "1,956 judged, 12 show nothing, 2,490 not run": of all cases, in every report; what is left are findings
   // without outputs.
   std::string coverage() const;
+
+ private:
+  struct Shown {
+    std::size_t judged = 0, nothing = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Shown> shown_;  // by op and backend
 };
 
 }  // namespace assay

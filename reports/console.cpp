@@ -105,9 +105,7 @@ class Console : public Reporter {
           verbose_ ? "" : "; format by format: -v");
       for (const std::string& line : s.smallest) fmt::print("  {}\n", line);
     }
-    if (!s.unshown.empty())
-      fmt::print("nothing was judged of {}: no case shows anything under the contracts that it declares\n",
-                 fmt::join(s.unshown, ", "));
+    for (const std::string& of : s.unshown()) fmt::print("nothing was judged of {}\n", of);
     if (s.left > 0)
       fmt::print("{} of {} cases were left when the budget was spent, or with -x a finding was there\n",
                  with_commas(s.left), with_commas(header_.cases));

@@ -88,6 +88,7 @@ class Page : public Reporter {
       notes.push_back(
           fmt::format("Ended by {}: {} of {} cases were judged.", s.ended_by, s.cases, header_.cases));
     for (const auto& what : s.disturbed) notes.push_back("disturbed by an earlier call: " + what);
+    for (const auto& of : s.unshown()) notes.push_back("nothing was judged of " + of);
     for (const auto& stale : s.stale) notes.push_back("stale expectation, remove it: " + stale);
     Json digest = Json::array();
     for (const DigestLine& line : digest_.lines()) digest.push_back(line.text());

@@ -65,6 +65,7 @@ class JsonReport : public Reporter {
     for (const auto& what : s.disturbed) add_failure(what.substr(0, what.find(": ")), "disturbed", what);
     for (const auto& expectation : s.stale)
       add_failure(expectation, "stale", "no case of this run confirms it: remove the line");
+    for (const auto& of : s.unshown()) add_failure(of.substr(0, of.find(": ")), "unshown", of);
     Json digest = Json::array();
     for (const DigestLine& line : digest_.lines())
       digest.push_back({{"op", line.op},

@@ -93,6 +93,8 @@ class Junit : public Reporter {
       add_of_run("disturbed", what.substr(0, what.find(": ")), "disturbed by an earlier call: " + what);
     for (const auto& expectation : s.stale)
       add_of_run("stale", expectation, "no case of this run confirms it: remove the line");
+    for (const auto& of : s.unshown())
+      add_of_run("unshown", of.substr(0, of.find(": ")), "nothing was judged of " + of);
     if (!s.ended_by.empty()) add_incomplete(s);
     pugi::xml_node properties = suite_of("run").node.child("properties");
     add_property(properties, "outcome", std::string(s.headline()));
@@ -142,7 +144,8 @@ class Junit : public Reporter {
 
   // A failure that is no single case's.
   void add_of_run(const char* kind, const std::string& name, const std::string& message) {
-    const char* group = std::string_view(kind) == "stale" ? "expectations" : "processes";
+    const std::string_view of = kind;
+    const char* group = of == "stale" ? "expectations" : of == "unshown" ? "contracts" : "processes";
     Suite& suite = suite_of(group);
     ++suite.counts.failures;
     pugi::xml_node node = add_test(suite, group, name, 0).append_child("failure");

@@ -41,6 +41,7 @@ class Markdown : public Reporter {
     for (const auto& what : s.disturbed)
       out << "- disturbed by an earlier call: " << escaped(printable(what)) << "\n";
     for (const auto& expectation : s.stale) out << "- stale expectation: `" << expectation << "`\n";
+    for (const auto& of : s.unshown()) out << "- nothing was judged of " << escaped(printable(of)) << "\n";
     out << text_;
     if (findings_ > kShown) out << fmt::format("\n... and {} more findings\n", findings_ - kShown);
     file_.finish();

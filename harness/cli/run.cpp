@@ -222,7 +222,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   const auto count = [&](CaseResult& r) {
     judged_one = true;
     all_unsupported = all_unsupported && r.verdict.status == Status::unsupported;
-    if (generated && made.leaves_out(r)) return false;
+    if (generated && MadeSuite::leaves_out(r.verdict.status)) {
+      summary.leave_out(r);
+      return false;
+    }
     if (smallest) smallest->add(r);
     apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
@@ -268,10 +271,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     if (count(r)) outputs.finished(place, r);
   };
   events.in_order = [&](CaseResult& r) {
-    if (!generated || !made.leaves_out(r.verdict.status)) outputs.in_order(r);
+    if (!generated || !MadeSuite::leaves_out(r.verdict.status)) outputs.in_order(r);
   };
   if (!run_plan(plan, known, settings, events) && !signals.stopped()) {
-    summary.left = plan.cases + broken_promises - summary.cases - made.left_out();
+    summary.left = plan.cases + broken_promises - summary.cases - summary.left_out;
   } else if (signals.stopped()) {
     summary.ended_by = signal_name(signals.signal());
   } else {
@@ -281,8 +284,6 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
                                             e->expired ? fmt::format(" (expired {})", e->until) : ""));
   }
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  summary.left_out = made.left_out();
-  summary.unshown = made.unshown();
   if (smallest) summary.smallest = a.detail.verbose ? smallest->by_format() : smallest->by_op();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();

@@ -60,17 +60,4 @@ MadeSuite suite_of(const RunArguments& a, bool generated, const std::vector<Back
   return suite;
 }
 
-std::size_t MadeSuite::left_out() const {
-  std::size_t sum = 0;
-  for (const auto& [op, of_op] : ops_) sum += of_op.left_out;
-  return sum;
-}
-
-std::vector<std::string> MadeSuite::unshown() const {
-  std::vector<std::string> names;
-  for (const auto& [op, of_op] : ops_)
-    if (of_op.kept == 0) names.push_back(op);
-  return names;
-}
-
 }  // namespace assay

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,22 +34,6 @@ struct MadeSuite {
   std::vector<SuiteLine> lines;
 
   static bool leaves_out(Status s) { return s == Status::distrust || s == Status::impossible; }
-  // The same; counts.
-  bool leaves_out(const CaseResult& r) {
-    OfOp& of_op = ops_[std::string(r.c.op->name)];
-    const bool out = leaves_out(r.verdict.status);
-    ++(out ? of_op.left_out : of_op.kept);
-    return out;
-  }
-  std::size_t left_out() const;
-  // The ops of which nothing was left: an op whose contract says nothing is not judged by silence.
-  std::vector<std::string> unshown() const;
-
- private:
-  struct OfOp {
-    std::size_t kept = 0, left_out = 0;
-  };
-  std::map<std::string, OfOp> ops_;
 };
 
 // The lines of the words, and those that are made for each backend where a word asks for them.

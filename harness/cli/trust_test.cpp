@@ -235,6 +235,39 @@ TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
   EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
 }
 
+// A contract whose limits are beyond the values everywhere says nothing, and is no green by the side of an
+// honest one, in a suite that is made as in a list of cases.
+TEST(Trust, a_contract_that_says_nothing_is_no_green_beside_an_honest_one) {
+  const Scratch scratch;
+  const std::string reports = " --json " + scratch.file("r.json") + " --junit " + scratch.file("r.xml") +
+                              " --md " + scratch.file("r.md") + " --html " + scratch.file("r.html");
+  const std::string few =
+      " --budget 600 --filter '^(softmax rows=[0-9]+ cols=[0-9]+ (fill=[a-z_]+ )?seed=1 "
+      "backend=[^ ]+ variant=correct$|rmsnorm rows=4 )'";
+  const std::string nothing = "nothing was judged of softmax of ";
+  const Outcome made = assay("run -q -b " EXAMPLE " " + kFaulty + ":worthless" + few + reports);
+  EXPECT_EQ(made.code, 1) << made.text;
+  EXPECT_EQ(made.last_line(), "not green");
+  EXPECT_TRUE(has(made.text, nothing)) << made.text;
+  EXPECT_GT(json_of(scratch.file("r.json"))["summary"]["judged"], 0);
+  EXPECT_EQ(json_of(scratch.file("r.json"))["failures"][0]["kind"], "unshown");
+  for (const char* report : {"r.xml", "r.md", "r.html"})
+    EXPECT_TRUE(has(text_of(scratch.file(report)), nothing)) << report;
+  const Outcome honest = assay("run -q -b " EXAMPLE " " + kFaulty + few);
+  EXPECT_EQ(honest.code, 0) << honest.text;
+  EXPECT_EQ(honest.last_line(), "all green");
+
+  const std::string list = scratch.file("known.list");
+  std::ofstream(list) << "distrust softmax  # an error of 120 ulps of bf16 is declared\n";
+  const std::string two = "run -q 'rmsnorm rows=3 cols=8 backend=" EXAMPLE
+                          "' 'softmax rows=3 cols=8 backend=" +
+                          kFaulty.substr(kFaulty.find("-b ") + 3);
+  const Outcome given = assay(two + " variant=worthless' --expected " + list);
+  EXPECT_EQ(given.code, 1) << given.text;
+  EXPECT_TRUE(has(given.text, nothing)) << given.text;
+  EXPECT_EQ(assay(two + " variant=correct'").code, 0);
+}
+
 TEST(Trust, a_kernel_that_denies_determinism_keeps_no_bits_beside_a_fault) {
   const Scratch scratch;
   const std::string file = scratch.file("r.json");
