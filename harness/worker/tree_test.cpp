@@ -1,6 +1,7 @@
 // Nothing of a worker outlives it: neither what hides in a session of its own, nor what outlives assay or the
 // keeper.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "harness/worker/alive_pipe.hpp"
+#include "harness/worker/process.hpp"
 #include "harness/worker/process_tree.hpp"
 #include "harness/worker/test_call.hpp"
 
@@ -108,6 +110,42 @@ TEST(Tree, a_keeper_that_is_traced_stalls_nobody) {
   int status = 0;
   ASSERT_EQ(waitpid(tracer, &status, 0), tracer);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+// A keeper that its tracer has stopped cannot end its worker, nor say how that ended. The tracer is ended
+// while the keeper is waited for, and not once the wait is over: then the keeper would have been killed, and
+// nobody would know.
+TEST(Tree, the_tracer_of_a_keeper_ends_while_the_keeper_is_waited_for) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may trace a keeper";
+  for (const bool stopped : {false, true}) {
+    ProcessOptions options;
+    options.command = {"sleep", "1000"};
+    options.keeper = ASSAY_WORKER;
+    const Descriptor memory(memfd_create("memory", 0));
+    options.memory = memory.get();
+    WorkerProcess process(options);
+    const pid_t keeper = descendants(getpid()).front();
+    int attached[2];
+    ASSERT_EQ(pipe(attached), 0);
+    const pid_t tracer = fork();
+    if (tracer == 0) {
+      bool is = ptrace(PTRACE_SEIZE, keeper, nullptr, nullptr) == 0;
+      if (stopped)
+        is = is && ptrace(PTRACE_INTERRUPT, keeper, nullptr, nullptr) == 0 &&
+             waitpid(keeper, nullptr, 0) == keeper;
+      if (!is || write(attached[1], "y", 1) != 1) _exit(1);
+      for (;;) pause();
+    }
+    char byte = 0;
+    ASSERT_EQ(read(attached[0], &byte, 1), 1);
+    close(attached[0]), close(attached[1]);
+    const ExitStatus status = process.finish(milliseconds(0));
+    EXPECT_FALSE(status.keeper_lost) << stopped;
+    EXPECT_EQ(describe(status), "killed by SIGKILL") << stopped;
+    int how = 0;
+    ASSERT_EQ(waitpid(tracer, &how, 0), tracer);
+    EXPECT_TRUE(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) << stopped;
+  }
 }
 
 TEST(Tree, processes_are_found_by_descent_and_by_environment) {

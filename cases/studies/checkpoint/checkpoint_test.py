@@ -78,6 +78,18 @@ class Scratch(unittest.TestCase):
 
 
 class Correct(Scratch):
+    def test_what_is_no_ordinary_file_is_neither_waited_for_nor_read_without_an_end(self):
+        os.mkfifo(self.path("p.safetensors"))
+        os.mkfifo(self.path("p.gguf"))
+        os.symlink("/dev/zero", self.path("z.gguf"))
+        os.symlink("/dev/zero", self.path("z.safetensors"))
+        os.symlink("nowhere", self.path("dead.gguf"))
+        for name in ("p.safetensors", "p.gguf", "z.gguf", "z.safetensors", "dead.gguf"):
+            done = subprocess.run([PROGRAM, "checkpoint", self.path(name)], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, f"{name}: {done.stdout}{done.stderr}")
+            self.assertIn(name, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
     def test_every_scheme_is_green_beside_its_original(self):
         original = pack.folder(self.path("original"), None, pack.originals())
         for name, (config, packer) in pack.SCHEMES.items():
