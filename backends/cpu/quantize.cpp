@@ -36,8 +36,8 @@ std::string quantiser_contract(std::string_view to) {
   // A block whose elements have no NaN: its scale becomes one, or whatever the comparisons leave.
   const auto is_one_of = [&](auto... beginnings) { return (to.starts_with(beginnings) || ...); };
   const bool undefined = is_one_of("q", "iq4", "tq3", "mxfp4", "nvfp4");
-  return std::string("scale=divide code=divide round=nearest_even nan=propagate absmax=") +
-         (undefined ? "any" : "finite") + " int_range=" + (to.starts_with("int4") ? "symmetric" : "full") +
+  return std::string("scale=divide code=divide nan=propagate absmax=") + (undefined ? "any" : "finite") +
+         " int_range=" + (to.starts_with("int4") ? "symmetric" : "full") +
          " overflow=" + (half ? "ieee" : "saturate");
 }
 

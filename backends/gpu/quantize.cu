@@ -149,7 +149,7 @@ void run_kv_write(Run& run, const Conversions& kind) {
 std::string quantiser_contract(const Call& call, const DeviceInfo&) {
   const std::string_view to = call.text("to");
   const bool half = to == "f16" || to == "bf16" || to == "f32";
-  return std::string("scale=divide code=divide round=nearest_even nan=propagate int_range=") +
+  return std::string("scale=divide code=divide nan=propagate int_range=") +
          (to.substr(0, 4) == "int4" ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
 }
 

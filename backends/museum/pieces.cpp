@@ -9,7 +9,7 @@ namespace {
 // The path is the routine that runs: nothing is announced.
 #define ASSAY_PLAIN(routine, arguments) #routine, [](const Call& call, const Trace&, bool defect) { routine arguments; }
 constexpr std::string_view kDecode = "mid=f32 roundings=1";
-constexpr std::string_view kEncode = "scale=divide code=divide round=nearest_even nan=propagate int_range=symmetric overflow=saturate";
+constexpr std::string_view kEncode = "scale=divide code=divide nan=propagate int_range=symmetric overflow=saturate";
 constexpr std::string_view kFlash = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
 constexpr std::string_view kFlashSplit = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 split=4 merge=once out=dtype order=any";
 constexpr std::string_view kFlashFp8 = "qk=f32 tile=128 exp_ulp=4 p=e4m3fn p_shift=8 denominator=exact rowsum=f32 pv=hopper_fp8 promote=128 pv_block=32 out=dtype order=any";

@@ -73,7 +73,7 @@ std::uint64_t group_absmax(Session& session, const DeviceOperand& source, const 
 // Quotients correctly rounded in f32. The 16-bit floats overflow to Inf as the others do not.
 std::string quantiser_contract(std::string_view to) {
   const bool half = to == "f16" || to == "bf16" || to == "f32";
-  return std::string("scale=divide code=divide round=nearest_even nan=propagate int_range=") +
+  return std::string("scale=divide code=divide nan=propagate int_range=") +
          (to.starts_with("int4") ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
 }
 

@@ -361,6 +361,21 @@ void check_rounding(const Format& to, const Contract& contract) {
         InputErrorKind::bad_contract,
         fmt::format("ties={} with to={}, whose elements are rounded as round= says; allowed: rule|any",
                     contract.text("ties"), to.name));
+  // Where halves go is a part of ggml's rules, and no part of a search: a word that says so would change
+  // nothing.
+  const bool is_search = to.kind == FormatKind::block && (to.block->searched || to.name.starts_with("tq3"));
+  const bool says_halves =
+      ruled && (to.name.starts_with("q") || to.name == "iq4_nl" || to.name == "mxfp4_ggml");
+  const std::string_view round = contract.text("round");
+  if ((is_search || says_halves) && (round == "nearest_even" || round == "nearest_away"))
+    throw InputError(InputErrorKind::bad_contract,
+                     fmt::format("round={} with to={}, whose rule says where halves go; allowed: rule{}{}",
+                                 round, to.name, is_search ? "" : "|toward_zero",
+                                 to.name.starts_with("q") && ruled ? ", and ties=rule|any|even|away" : ""));
+  if (is_search && round == "toward_zero")
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("round=toward_zero with to={}, whose codes are searched for; allowed: rule", to.name));
   if (contract.text("round") == "stochastic" && to.kind == FormatKind::block && !groups)
     throw InputError(
         InputErrorKind::bad_value,
@@ -386,10 +401,10 @@ void check_rounding(const Format& to, const Contract& contract) {
 EncodePolicy quantise_policy(const Contract& contract) {
   EncodePolicy policy;
   const std::string_view round = contract.text("round"), mx = contract.text("mx_scale");
-  policy.rounding = round == "nearest_even"   ? Rounding::nearest_even
-                    : round == "nearest_away" ? Rounding::nearest_away
-                    : round == "stochastic"   ? Rounding::stochastic
-                                              : Rounding::toward_zero;
+  policy.rounding = round == "rule" || round == "nearest_even" ? Rounding::nearest_even
+                    : round == "nearest_away"                  ? Rounding::nearest_away
+                    : round == "stochastic"                    ? Rounding::stochastic
+                                                               : Rounding::toward_zero;
   policy.overflow = contract.text("overflow") == "saturate" ? Overflow::saturate : Overflow::ieee;
   policy.nan = contract.text("nan") == "propagate" ? NanPolicy::propagate : NanPolicy::zero;
   policy.mx_scale = mx == "ceil"    ? MxScale::ceil

@@ -111,10 +111,9 @@ inline constexpr std::array kQuantiseKeys = {
             "rounded to this before it becomes a code (of a scalar format x itself is); not in a block "
             "format, whose rule "
             "has f32"},
-    KeySpec{"round", KeyKind::word, "nearest_even", "nearest_even|nearest_away|toward_zero|stochastic",
-            "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
-            "block formats "
-            "are as their rule says"},
+    KeySpec{"round", KeyKind::word, "rule", "rule|nearest_even|nearest_away|toward_zero|stochastic",
+            "to a code: to nearest, a half to the even one, or as the format's own rule has it; stochastic: "
+            "to either neighbour. Which way halves go in a format whose rule says so, ties= says, not this"},
     KeySpec{"ties", KeyKind::word, "rule", "rule|any|even|away",
             "half-way between two codes of a block format whose rule has no search: the code that its rule "
             "says, or either; of integer codes the even one, or that away from zero"},

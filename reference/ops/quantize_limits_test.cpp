@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "reference/formats/block.hpp"
 #include "reference/ops/quantize_testing.hpp"
 
 namespace assay::testing {
@@ -365,6 +366,74 @@ TEST(QuantiseLimits, a_tie_of_nvfp4_has_the_even_code_under_scales_that_are_powe
   for (const char* words : {"ties=any", "round=nearest_away"}) expect_pass(c.truth(words), away);
   expect_pass(c.truth("ties=any"), even);
   expect_caught(c.truth("round=nearest_away"), even);
+}
+
+// What `round` says of halves is so, or is refused with the word that is meant: no format takes it and has
+// them elsewhere.
+TEST(QuantiseLimits, a_word_that_says_where_halves_go_is_honoured_or_refused) {
+  std::size_t refused = 0, honoured = 0;
+  std::string names;
+  for (const Format& to : formats()) {
+    const auto case_of = [&](double absmax, double half) {
+      OpCase c("quantize", {{"rows", "16"}, {"cols", "256"}, {"to", std::string(to.name)}});
+      Values x(4096, static_cast<float>(half));
+      for (std::size_t i = 0; i < x.size(); ++i)  // in each row, column and block
+        if ((i / 256 + i) % 16 == 0) x[i] = static_cast<float>(absmax);
+      c.put("x", x);
+      return c;
+    };
+    try {
+      (void)case_of(1, 1).truth("");
+    } catch (const InputError&) {
+      continue;  // it can be read alone
+    }
+    // Under a scale of 1, 2 or 4: halves of integers, of the elements of FP8, FP6 and FP4, of 16 bits and of
+    // powers of two.
+    bool differs = false;
+    std::string why;
+    for (const auto& [absmax, half] : {std::pair{127.0, 2.5},
+                                       {7.0, 2.5},
+                                       {448.0, 17.0},
+                                       {240.0, 17.0},
+                                       {57344.0, 18.0},
+                                       {57344.0, 9.0},
+                                       {6.0, 2.5},
+                                       {4.5, 2.5},
+                                       {256.0, 4.25},
+                                       {32768.0, 4.5},
+                                       {28.0, 4.5},
+                                       {7.5, 4.25},
+                                       {1.0, 1 + 0x1p-8},
+                                       {1.0, 1 + 0x1p-11},
+                                       {8.0, 3.0}}) {
+      const OpCase c = case_of(absmax, half);
+      try {
+        const Truth even = c.truth("round=nearest_even"), away = c.truth("round=nearest_away");
+        differs = differs || even.value != away.value;
+        EXPECT_EQ(c.truth("round=rule").value, even.value) << to.name;
+      } catch (const InputError& e) {
+        why = e.what();
+        break;
+      }
+    }
+    if (!why.empty()) {
+      ++refused, names += fmt::format(" {}", to.name);
+      EXPECT_NE(
+          why.find(fmt::format("round=nearest_even with to={}, whose rule says where halves go", to.name)),
+          std::string::npos)
+          << why;
+      EXPECT_EQ(to.name.starts_with("q") && !to.block->searched,
+                why.find("ties=rule|any|even|away") != std::string::npos)
+          << why;
+      EXPECT_EQ(to.block->searched || to.name.starts_with("tq3"), why.ends_with("allowed: rule")) << why;
+      EXPECT_NO_THROW((void)case_of(1, 1).truth("ties=rule"));
+    } else {
+      ++honoured;
+      EXPECT_TRUE(differs || to.name == "f32") << to.name;
+    }
+  }
+  EXPECT_EQ(refused, 13U) << names;
+  EXPECT_GT(honoured, 30U);
 }
 
 // In OCP MX the scale is a power of two, and known but where a moved absmax has another.

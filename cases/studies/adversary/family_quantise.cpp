@@ -86,7 +86,11 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
     words.say("code", "any");
   // Block formats round by their own rule; ties are what it says.
   const bool drawn = choice(c, "round") == "stochastic";
-  words.say("round", block && (drawn || a.text("to") != "nvfp4") ? "nearest_even" : choice(c, "round"));
+  const std::string& to = a.text("to");
+  const bool says_halves =
+      to.starts_with("q") || to.starts_with("iq4") || to.starts_with("tq3") || to == "mxfp4_ggml";
+  const bool own = !block || (!drawn && to == "nvfp4");
+  words.say("round", own ? choice(c, "round") : says_halves ? "rule" : "nearest_even");
   words.say("overflow", choice(c, "overflow"));
   words.say("nan", choice(c, "nan"));
   words.say("int_range", sharp ? choice(c, "integers") : "any");
