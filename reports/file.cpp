@@ -198,7 +198,7 @@ int open_record(const std::string& path, bool resume) {
   }
   check_path(path);
   const int opened =
-      open(path.c_str(), (resume ? O_RDWR : O_WRONLY | O_CREAT) | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kMode);
+      open(path.c_str(), O_RDWR | (resume ? 0 : O_CREAT) | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kMode);
   if (opened < 0) refuse(path, std::strerror(errno));
   lock(opened, path);
   if (!resume && ftruncate(opened, 0) != 0) refuse(path, std::strerror(errno));

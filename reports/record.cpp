@@ -1,6 +1,8 @@
 #include "reports/record.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -136,7 +138,10 @@ std::map<std::size_t, CaseResult> results_of(const Record& record, const Plan& p
 
 RecordWriter::RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed)
     : path_(path), file_(open_record(path, resumed != nullptr)) {
-  if (resumed != nullptr) chain_ = resumed->chain;
+  struct stat found{};
+  readable_ = fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode) &&
+              (fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+  if (resumed != nullptr) chain_ = resumed->chain, bytes_ = resumed->whole_bytes;
   if (resumed == nullptr) {
     line(text_of(json_of(header)));
   } else if (ftruncate(file_.get(), static_cast<off_t>(resumed->whole_bytes)) != 0) {
@@ -153,6 +158,7 @@ void RecordWriter::result(std::size_t place, const CaseResult& r) {
 
 void RecordWriter::end(const Summary& s) {
   line(text_of({{"end", s.ended_by.empty() ? "complete" : s.ended_by}, {"cases", s.cases}}));
+  look();
   try {
     file_.sync();
   } catch (const std::system_error& e) {
@@ -160,13 +166,32 @@ void RecordWriter::end(const Summary& s) {
   }
 }
 
+void RecordWriter::look() {
+  if (!failure_.empty() || !readable_ || bytes_ == 0) return;
+  const std::string last = fmt::format("{}{}\"}}\n", kChain, chain_);
+  std::string is(last.size(), '\0');
+  struct stat found{};
+  const bool own = fstat(file_.get(), &found) == 0 && static_cast<std::size_t>(found.st_size) == bytes_ &&
+                   pread(file_.get(), is.data(), is.size(), static_cast<off_t>(bytes_ - is.size())) ==
+                       static_cast<ssize_t>(is.size()) &&
+                   is == last;
+  if (own) return;
+  failure_ = "somebody else has written to it while the run went on";
+  try {
+    file_.write("{\"end\":\"somebody else has written to this record\"}\n");  // which none goes on with
+  } catch (const std::system_error&) {                                        // told all the same
+  }
+}
+
 void RecordWriter::line(std::string text) {
+  look();
   if (!failure_.empty()) return;
   text.pop_back();  // the brace of the object
   chain_ = link(chain_, text);
   text += fmt::format("{}{}\"}}\n", kChain, chain_);
   try {
     file_.write(text);
+    bytes_ += text.size();
   } catch (const std::system_error& e) {
     failure_ = e.code().message();
   }

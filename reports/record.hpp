@@ -2,7 +2,9 @@
 // it is judged, in whatever order, and an end. Each line is one write(): whatever ends the run, the finished
 // cases are on the disk, and every report can be made again from them. A line that was cut in the middle is
 // dropped. Each line ends with `chain`, the fingerprint of all lines before it and of itself: one that was
-// changed, put in or taken out is refused.
+// changed, put in or taken out is refused. The writer keeps that fingerprint in memory: while the run goes on,
+// and at its end, a record whose last line has another was written anew by somebody who knows how, and the run
+// says so. A fingerprint is no signature: who may write the file can write another one once the run is over.
 #pragma once
 
 #include <cstdint>
@@ -54,17 +56,21 @@ class RecordWriter {
   // A new record, or (resumed) what follows on the whole lines of one. Throws InputError when it cannot be
   // written.
   RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed);
-  // A record that cannot be written any further (a full disk) does not end the run: the first failure is
-  // kept.
+  // A record that cannot be written any further (a full disk), or that somebody else has written to, does not
+  // end the run: the first failure is kept.
   void result(std::size_t place, const CaseResult& r);
   void end(const Summary& s);
   const std::string& failure() const { return failure_; }
+  const std::string& chain() const { return chain_; }  // that the last line ends with
 
  private:
   void line(std::string text);
+  void look();  // whether the file ends with what was written last
 
   std::string path_, failure_, chain_;
+  std::size_t bytes_ = 0;  // written
   OutputFile file_;
+  bool readable_ = false;  // an ordinary file, not a device or a descriptor of somebody else's
 };
 
 }  // namespace assay

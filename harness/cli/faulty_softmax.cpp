@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -133,6 +134,24 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
       std::snprintf(reason, 256, "a test: %s", seen.c_str());
       return ASSAY_FAILED;
     }
+  }
+  // As what the user of the judge may write to, by somebody who knows how records are made.
+  if (const char* path = std::getenv("RECORD_TO_EDIT"); path != nullptr && variant == "edits_record") {
+    std::ifstream record(path);
+    std::string text, chain;
+    for (std::string line; std::getline(record, line);) {
+      constexpr std::string_view kWrong = "\"verdict\":\"wrong\",\"green\":false";
+      line.resize(line.rfind(",\"chain\":\""));
+      if (const auto at = line.find(kWrong); at != std::string::npos)
+        line.replace(at, kWrong.size(), "\"verdict\":\"pass\",\"green\":true");
+      std::uint64_t link = 0xcbf29ce484222325U;  // FNV-1a of the last one and the line
+      for (const char byte : chain + line) link = (link ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+      char hex[17];
+      std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(link));
+      chain = hex;
+      text += line + ",\"chain\":\"" + chain + "\"}\n";
+    }
+    std::ofstream(path) << text;
   }
   if (variant == "refuses") {
     std::snprintf(reason, 256, "out of luck");

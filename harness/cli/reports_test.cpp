@@ -124,6 +124,42 @@ TEST(Records, what_was_changed_after_it_was_written_is_refused) {
   EXPECT_EQ(assay("run -q --resume /dev/zero").code, 2);
 }
 
+// A plug-in that knows how records are made, while the run goes on: the judge has the fingerprint in memory.
+TEST(Records, what_is_written_anew_while_the_run_goes_on_is_noticed) {
+  const Scratch scratch;
+  const std::string record = scratch.file("r.jsonl");
+  const auto run = [&](const std::string& variant) {
+    return ::assay::run_command(
+        "RECORD_TO_EDIT=" + record +
+        " " ASSAY_PROGRAM
+        " run -q --jobs 1 'softmax rows=3 cols=2 variant=wrong' 'softmax rows=3 cols=8 variant=" +
+        variant + "' 'softmax rows=3 cols=33 variant=correct' " + kFaulty + " --record " + record);
+  };
+  const Outcome edited = run("edits_record");
+  EXPECT_EQ(edited.code, 1) << edited.text;
+  EXPECT_NE(edited.text.find("somebody else has written to it while the run went on"), std::string::npos)
+      << edited.text;
+  EXPECT_NE(text_of(record).find("\"verdict\":\"pass\",\"green\":true"), std::string::npos);
+  EXPECT_EQ(assay("run -q --resume " + record).code, 2);
+
+  const Outcome honest = run("correct");
+  EXPECT_EQ(honest.code, 1);
+  EXPECT_EQ(honest.text.find("somebody else"), std::string::npos) << honest.text;
+  // What a record ends with, told apart from it: another one that holds in itself is not gone on with.
+  const std::string whole = text_of(record);
+  const std::string chain = whole.substr(whole.size() - 19, 16);
+  EXPECT_EQ(assay("run -q --resume " + record + " --chain " + chain).code, 1);
+  const std::string wrong = "\"verdict\":\"wrong\",\"green\":false";
+  std::string pass = whole;
+  pass.replace(pass.find(wrong), wrong.size(), "\"verdict\":\"pass\",\"green\":true");
+  std::ofstream(record) << linked(pass);
+  const Outcome other = assay("run -q --resume " + record + " --chain " + chain);
+  EXPECT_EQ(other.code, 2) << other.text;
+  EXPECT_NE(other.text.find("it was written to since"), std::string::npos) << other.text;
+  EXPECT_EQ(assay("run -q --resume " + record).code, 0);
+  EXPECT_EQ(assay("run -q 'softmax rows=3 cols=8' --chain " + chain + " " + kFaulty).code, 2);
+}
+
 TEST(Reports, no_ratio_that_a_double_can_be_ends_a_report) {
   for (const std::string ratio : {"1e-310", "1.7976931348623157e+308", "0.0"}) {
     const Scratch scratch;

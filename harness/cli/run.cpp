@@ -123,7 +123,8 @@ class Outputs {
     if (!record_path_.empty() && passing_ && written && s.ended_by.empty())
       unlink(record_path_.c_str());
     else if (!record_path_.empty() && !s.ended_by.empty())
-      fmt::print("go on with: assay run --resume {}\n", record_path_);
+      fmt::print("go on with: assay run --resume {}{}\n", record_path_,
+                 record_ ? " --chain " + record_->chain() : "");
     return written;
   }
 
@@ -144,6 +145,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   std::optional<Record> resumed;
   if (!a.resume.empty()) {
     resumed = read_record(a.resume);
+    if (!a.chain.empty() && a.chain != resumed->chain)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("--chain {}: the record '{}' ends with {}: it was written to since",
+                                   excerpt(a.chain), a.resume, resumed->chain));
     take_from(resumed->header, a);
   }
   RunSettings settings;

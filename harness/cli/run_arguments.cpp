@@ -95,7 +95,8 @@ void complete(RunArguments& a, const Command& command) {
   std::vector<Text> files = {{"--record", &a.record}, {"--resume", &a.resume}};
   for (std::size_t i = 0; i < report_kinds().size(); ++i)
     files.emplace_back(report_kinds()[i].option, &a.reports[i]);
-  std::vector<Text> texts = {{"--shard", &a.shard}, {"--sandbox", &a.sandbox}, {"--filter", &a.plan.filter}};
+  std::vector<Text> texts = {
+      {"--shard", &a.shard}, {"--sandbox", &a.sandbox}, {"--chain", &a.chain}, {"--filter", &a.plan.filter}};
   texts.insert(texts.end(), files.begin(), files.end());
   for (const auto& [name, text] : texts)
     if (command.count(std::string(name)) > 0 && text->empty())
@@ -106,6 +107,7 @@ void complete(RunArguments& a, const Command& command) {
     for (std::size_t j = 0; j < i; ++j)
       if (!files[i].second->empty() && *files[i].second == *files[j].second)
         refuse(fmt::format("{} and {} name one file: {}", files[j].first, files[i].first, *files[i].second));
+  if (a.resume.empty() && !a.chain.empty()) refuse("--chain is what a record ends with, and needs --resume");
   if (a.resume.empty()) return;
   for (const char* name : {"cases", "--backend", "--filter", "--seed", "--shard", "--timeout", "--repeats",
                            "--isolate", "--strict", "--sandbox", "--record"})
@@ -174,6 +176,8 @@ void add_run_options(const Command& command, RunArguments& a) {
       "is not there any more is red (assay list known; --write-expected makes one)",
       {.split = one_word});
   command.option("--resume", a.resume, "Go on with the run whose record this is");
+  command.option("--chain", a.chain,
+                 "With --resume: what the record ends with, as the run said that was ended");
   command.flag("--quiet,-q", a.detail.quiet, "Findings and the summary only");
   command.flag("--verbose,-v", a.detail.verbose,
                "Every format in the table, known findings one by one, and where the time went");

@@ -25,7 +25,7 @@ struct RunArguments {
   bool list_only = false;   // say which cases these are, and run none
   bool first_only = false;  // begin no case after the first finding
   std::string sandbox;      // the scratch folder; "" for none
-  std::string shard, record, resume;
+  std::string shard, record, resume, chain;
   std::string failed_first;           // the report whose findings are begun first
   std::vector<std::string> expected;  // lists of known findings, beside the project's own
   std::vector<std::string> reports;   // the file of each of report_kinds(), "" for none
