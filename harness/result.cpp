@@ -46,7 +46,7 @@ void Summary::add(const CaseResult& r) {
   if (!r.verdict.green()) ++red;
   if (r.verdict.expected) ++expected, ++explained[r.verdict.status];
   const Status status = r.verdict.status;
-  Shown& shown = shown_[{std::string(r.c.op->name), r.c.backend}];
+  Shown& shown = shown_[{r.c.op != nullptr ? std::string(r.c.op->name) : "", r.c.backend}];
   if (status == Status::distrust)
     ++shows_nothing, ++shown.nothing;
   else if (r.verdict.elements > 0 || status == Status::pass)  // some faults ask for a relation of two calls
