@@ -381,6 +381,12 @@ void check_rounding(const Format& to, const Contract& contract) {
         InputErrorKind::bad_value,
         fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
                     to.name));
+  if ((to.name == "int4_g32_bf16" || to.name == "int4_g32_packed") && contract.text("scale_format") == "f16")
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("scale_format=f16 with to={}, whose scales are bf16; allowed: f32|bf16, which "
+                    "say the same there",
+                    to.name));
   // Nor of words that these formats' own rules do not have. nvfp4's, OCP MX's elements have subnormal codes,
   // integers none.
   const bool has_subnormals = to.name.starts_with("mx") || to.name.starts_with("nvfp4");

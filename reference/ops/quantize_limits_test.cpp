@@ -433,6 +433,13 @@ TEST(QuantiseLimits, a_word_that_says_where_halves_go_is_honoured_or_refused) {
     }
   }
   EXPECT_EQ(refused, 13U) << names;
+  // Nor is another format of a scale taken where the format has its own.
+  for (const char* to : {"int4_g32_bf16", "int4_g32_packed", "q8_0"}) {
+    OpCase c("quantize", {{"rows", "1"}, {"cols", "256"}, {"to", to}});
+    c.put("x", Values(256, 1));
+    EXPECT_THROW((void)c.truth("scale_format=f16"), InputError) << to;
+    EXPECT_NO_THROW((void)c.truth("scale_format=f32")) << to;
+  }
   EXPECT_GT(honoured, 30U);
 }
 

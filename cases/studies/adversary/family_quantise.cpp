@@ -100,7 +100,7 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   if (a.text("to") == "q8_0") words.say("ties", choice(c, "round") == "nearest_even" ? "any" : "rule");
   if (block) return;
   words.say("divisor", choice(c, "divisor"));
-  words.say("scale_format", choice(c, "scale_format"));
+  words.say("scale_format", is_scaled_in_bf16(to) ? "bf16" : choice(c, "scale_format"));
   if (sharp) words.say("code_scale", choice(c, "code_scale"));
   words.say("quotient", choice(c, "quotient"));
   words.say("subnormals", choice(c, "subnormals"));

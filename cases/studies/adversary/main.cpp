@@ -10,6 +10,7 @@
 
 #include "cases/studies/adversary/corpus.hpp"
 #include "cases/studies/adversary/family.hpp"
+#include "cases/studies/adversary/idle.hpp"
 #include "cases/studies/adversary/needed_search.hpp"
 #include "cases/studies/adversary/search.hpp"
 #include "harness/cli/program.hpp"
@@ -21,7 +22,7 @@ namespace {
 struct Options {
   std::vector<std::string> ops, replay, fixed;
   std::string jsonl, corpus, needed;
-  std::vector<std::string> of;
+  std::vector<std::string> of, idle;
   std::uint64_t seed = 1;
   double seconds = 60;
   std::size_t outputs = 0;
@@ -185,8 +186,15 @@ int main(int argc, char** argv) {
       "--needed", options.needed,
       "rules: finds a kernel that each rule of a limit is needed for; words: for each word of a contract; "
       "with --point: what it shows of them");
+  app.add_option("--idle", options.idle,
+                 "case lines: which words of a contract move no limit of these calls, and are not refused");
   app.add_option("--of", options.of, "with --needed: those that begin so");
   app.callback([&] {
+    for (const std::string& line : options.idle) {
+      fmt::print("{}", adversary::idle_words(line));
+      std::fflush(stdout);
+    }
+    if (!options.idle.empty()) return;
     exit_code = !options.needed.empty()   ? adversary::find_needed(options)
                 : !options.replay.empty() ? adversary::replay(options.replay)
                 : !options.corpus.empty() ? adversary::run_corpus(options.corpus)
