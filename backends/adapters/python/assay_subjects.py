@@ -26,6 +26,7 @@ TORCH_TYPES = {
     "e5m2fnuz": "float8_e5m2fnuz",
     "int8": "int8", "int32": "int32", "uint8": "uint8", "e8m0": "uint8",
 }
+LARGEST_F32 = (2 - 2.0 ** -23) * 2.0 ** 127
 INTEGERS = {"int8": "b", "uint8": "B", "int32": "i"}  # of which a list of whole numbers makes rows
 ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all others here: 1
 PACKED = ("e2m1", "int4")
@@ -36,6 +37,44 @@ BLOCKS = {
     "iq4_nl": (32, 18), "mxfp4_ggml": (32, 17), "tq3_0_c2s1": (32, 14), "tq3_0_c2": (32, 14),
     "q2_K": (256, 84),
     "q3_K": (256, 110), "q4_K": (256, 144), "q5_K": (256, 176), "q6_K": (256, 210), "iq4_xs": (256, 136),
+}
+
+
+def bf16_values(row):
+    return struct.unpack(f"<{len(row) // 2}f", b"".join(b"\0\0" + row[i:i + 2] for i in range(0, len(row), 2)))
+
+
+def bf16_bytes(values):
+    """To nearest, ties to even, of the numbers themselves: what an f32 in between rounds is odd where it is
+    not exact."""
+    rows = bytearray()
+    for v in values:
+        wide = struct.pack("<f", math.copysign(math.inf, v) if abs(v) > LARGEST_F32 else v)
+        bits = int.from_bytes(wide, "little")
+        near = struct.unpack("<f", wide)[0]
+        if v == v and abs(near) != math.inf:
+            low = bits - (abs(near) > abs(v))  # towards zero
+            odd = low | (struct.unpack("<f", struct.pack("<I", low))[0] != v)
+            bits = odd + 0x7fff + (odd >> 16 & 1)
+        rows += struct.pack("<H", bits >> 16 if v == v else 0x7fc0)
+    return bytes(rows)
+
+
+def f32_bytes(values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def f16_bytes(values):
+    """To nearest, ties to even; infinity from 65520 on, as the format has it (struct refuses those)."""
+    inf = math.inf
+    return struct.pack(f"<{len(values)}e", *(math.copysign(inf, v) if abs(v) >= 65520 else v for v in values))
+
+
+# How a row of them is read, and made of numbers.
+FLOATS = {
+    "f32": (lambda row: struct.unpack(f"<{len(row) // 4}f", row), f32_bytes),
+    "f16": (lambda row: struct.unpack(f"<{len(row) // 2}e", row), f16_bytes),
+    "bf16": (bf16_values, bf16_bytes),
 }
 
 
@@ -136,10 +175,10 @@ class Call:
         return [memoryview(self.memory)[start:start + t.row_bytes] for start in t.row_offsets()]
 
     def floats(self, name):
-        """An f32 tensor as a flat list."""
+        """A tensor in f32, f16 or bf16 as a flat list."""
         t = self.tensor(name)
-        need(t.format == "f32", f"{name} is {t.format}: floats() reads f32")
-        return [x for row in self.rows(name) for x in struct.unpack(f"<{t.shape[-1]}f", row)]
+        need(t.format in FLOATS, f"{name} is {t.format}: floats() reads {', '.join(FLOATS)}")
+        return [x for row in self.rows(name) for x in FLOATS[t.format][0](bytes(row))]
 
     def storage(self, name):
         """The shared memory from a tensor's first byte to its last, gaps between rows included: what a
@@ -192,6 +231,7 @@ class Call:
             if name not in self.outputs:
                 raise ValueError(f"{name} is no output of {self.op}: {' '.join(self.outputs)}")
             if isinstance(value, (list, tuple)):
+                self._refuse_no_numbers(self.outputs[name], value)
                 self._store_numbers(self.outputs[name], value)
             elif type(value).__module__.partition(".")[0] == "numpy":
                 self._store_numpy(self.outputs[name], value)
@@ -201,6 +241,17 @@ class Call:
             else:
                 self._store_torch(self.outputs[name], value)
 
+    def _refuse_no_numbers(self, t, value):
+        """Several outputs for one, or rows in place of a flat list."""
+        odd = next((v for v in value if hasattr(v, "shape") and v.shape or isinstance(v, (list, tuple))), None)
+        if odd is None:
+            return
+        if isinstance(value, tuple):
+            raise TypeError(f"{self.op} has {len(self.outputs)} output{'s' * (len(self.outputs) > 1)}, "
+                            f"{', '.join(self.outputs)}, and {len(value)} values were returned for {t.name}")
+        raise TypeError(f"{t.name}: a flat list of {t.elements} numbers is returned, not a list of {len(value)} "
+                        f"{type(odd).__name__}s")
+
     def _store_numpy(self, t, value):
         need(t.name not in self._placed(), f"{t.name} is on the device: a PyTorch tensor is returned")
         target = self._numpy(t)
@@ -209,13 +260,15 @@ class Call:
         target[...] = value
 
     def _store_numbers(self, t, value):
-        kind = INTEGERS.get(t.format, "f" if t.format == "f32" else "")
-        need(kind, f"{t.name} is {t.format}: a list of numbers becomes f32 or whole numbers")
+        kind = INTEGERS.get(t.format, "")
+        need(kind or t.format in FLOATS,
+             f"{t.name} is {t.format}: a list of numbers becomes {', '.join((*FLOATS, *INTEGERS))}")
         cols, placed = t.shape[-1] if t.shape else 1, self._placed().get(t.name)
         if len(value) != math.prod(t.shape):
             raise ValueError(f"{t.name} has {math.prod(t.shape)} elements, and {len(value)} were returned")
         for r, start in enumerate(t.row_offsets()):
-            row = struct.pack(f"<{cols}{kind}", *value[r * cols:(r + 1) * cols])
+            numbers = value[r * cols:(r + 1) * cols]
+            row = struct.pack(f"<{cols}{kind}", *numbers) if kind else FLOATS[t.format][1](numbers)
             if placed is not None:
                 placed.driver.write_bytes(placed.address(start), row)
             else:
@@ -258,7 +311,8 @@ def resolved(part, call):
 
 
 class Subject:
-    def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch"):
+    def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch",
+                 takes=""):
         if arrays not in ("torch", "numpy"):
             raise Mistake(f"arrays={arrays!r}: torch or numpy is allowed")
         self.function, self.op, self.variant, self.device = (
@@ -269,6 +323,12 @@ class Subject:
         )
         self.arrays = arrays
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
+        self.takes = {}
+        for word in takes.split():
+            key, equals, values = word.partition("=")
+            if not (key and equals and values):
+                raise Mistake(f"takes={takes!r}: {word!r} is not key=value; allowed: attributes of the op, as in a case")
+            self.takes[key] = values.split(",")
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.tensors = [p.name for p in parameters]
         self.demanded = [p.name for p in parameters if p.default is p.empty and p.kind not
@@ -276,6 +336,11 @@ class Subject:
 
     def declaration(self, call):
         """What `contract`, `path` and `promises` are for this call: texts, or functions of it."""
+        for key, allowed in self.takes.items():
+            if key not in call.attributes:
+                raise ValueError(f"takes={key}=...: {call.op} has no such attribute: {' '.join(call.attributes)}")
+            need(call.attributes[key] in allowed, f"{key}={call.attributes[key]}: {self.function.__name__} takes "
+                                                  f"{key}={','.join(allowed)}")
         return {"contract": resolved(self._contract, call), "path": resolved(self._path, call),
                 "promises": resolved(self._promises, call)}
 
@@ -311,7 +376,7 @@ PLUGIN = "assay_plugin"  # the module that a plug-in's file becomes: its subject
 
 
 def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1,
-            arrays="torch"):
+            arrays="torch", takes=""):
     """contract, path, promises: as in assay_backend.h; texts, or functions of the call, which may raise
     Unsupported.
     path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest
@@ -322,6 +387,7 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
     alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where
     the function demands
     more than an element has. What lies behind a tensor up to there is poison, and no guard.
+    takes: the attributes that the function is for, as in a case: "dtype=f32,f16 mask=none"; other calls are unsupported.
     arrays: "torch" or "numpy": what a function that names its inputs is given; numpy's are of the CPU."""
 
     def register(function):
@@ -329,7 +395,8 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
             if (other.op, other.variant, other.function.__module__) == (op, variant, function.__module__):
                 raise Mistake(f"op={op} variant={variant!r} is registered twice, as {other.function.__name__} and "
                                  f"{function.__name__}: the second would never be called")
-        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment, arrays))
+        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment, arrays,
+                                takes))
         return function
 
     return register
@@ -338,7 +405,7 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
 def select(call):
     of_op = [s for s in SUBJECTS if s.op == call.op]
     of_op.sort(key=lambda s: s.function.__module__ != PLUGIN)
-    need(of_op, f"op {call.op}: here are {' '.join(sorted({s.op for s in SUBJECTS})) or 'none'}")
+    need(of_op, f"no subject of op {call.op}; here: {' '.join(sorted({s.op for s in SUBJECTS})) or 'none'}")
     wanted, graph = call.variant, False
     if wanted not in [s.variant for s in of_op]:
         wanted, graph = cuda_graph.of_variant(wanted)

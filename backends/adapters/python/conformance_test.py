@@ -37,6 +37,15 @@ def too_few(call):
 @subject(op="twice", variant="other_output", contract="out=f32", device="cpu")
 def other_output(call):
     return {"z": [1.0]}
+@subject(op="twice", variant="two_outputs", contract="out=f32", device="cpu")
+def two_outputs(call):
+    return call.floats("x"), call.floats("x")
+@subject(op="twice", variant="rows", contract="out=f32", device="cpu")
+def rows(call):
+    return [[1.0] * 3] * 2
+@subject(op="twice", variant="choosy", contract="out=f32", device="cpu", takes="d=32,64")
+def choosy(call):
+    return call.floats("x")
 @subject(op="twice", variant="says_so", contract="out=f32", path="fast", device="cpu")
 def says_so(call):
     call.kernels.append("fast")
@@ -146,7 +155,7 @@ def protocol(fake_witness):
         same(opened.ask(type="declare", call=call("refuses", False)),
              {"type": "unsupported", "reason": "d=96"})
         same(opened.ask(type="declare", call={**call("", False), "op": "thrice"}),
-             {"type": "unsupported", "reason": "op thrice: here are twice"})
+             {"type": "unsupported", "reason": "no subject of op thrice; here: twice"})
         done = opened.ask(**run, call=call("good"))
         wall = done.pop("wall_ns")
         witness = done.pop("witness")
@@ -183,6 +192,13 @@ def protocol(fake_witness):
                                 ("too_few", "y has 6 elements, and 1 were returned"),
                                 ("other_output", "z is no output of twice: y")):
             same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": f"ValueError: {reason}"})
+        for variant, reason in (("two_outputs", "twice has 1 output, y, and 2 values were returned for y"),
+                                ("rows", "y: a flat list of 6 numbers is returned, not a list of 2 lists")):
+            same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": f"TypeError: {reason}"})
+        same(opened.ask(type="declare", call={**call("choosy", False), "attributes": [["d", "96"]]}),
+             {"type": "unsupported", "reason": "d=96: choosy takes d=32,64"})
+        same(opened.ask(type="declare", call={**call("choosy", False), "attributes": [["d", "64"]]})["type"],
+             "declared")
         same(opened.ask(**run, call=call("throws")),
              {"type": "failed", "reason": "ValueError: no memory for the tile" + at("throws")})
         same(opened.ask(type="dance")["type"], "failed")
@@ -225,6 +241,33 @@ def protocol(fake_witness):
                 continue
             same((refused["type"], reason in refused["reason"]), ("refused", True))
             client.bye()
+
+
+def formats():
+    """Numbers of plain Python become f16 and bf16 as exact arithmetic rounds them."""
+    sys.path.insert(0, HERE)
+    import assay_subjects
+    import math
+    from fractions import Fraction
+
+    def nearest(value, values, overflow):  # of numbers in their order, the codes that stand at their places
+        exact = Fraction(abs(value))
+        far = [(abs(exact - Fraction(v)), code % 2, code) for code, v in enumerate(values)]
+        return len(values) if exact >= overflow else min(far)[2]
+
+    for name, digits, least in (("bf16", 7, -133), ("f16", 10, -24)):
+        read, write = assay_subjects.FLOATS[name]
+        values = read(struct.pack("<2000H", *range(2000)))  # subnormals, and normal ones beyond them
+        drawn = [math.ldexp(n, least - 3) for n in range(0, 4000, 7)]
+        drawn += [v * (1 + s * 2.0 ** -50) for v in drawn for s in (-1, 1)]
+        for v in drawn:
+            if v < values[-1]:
+                same(struct.unpack("<H", write([-v]))[0], 0x8000 | nearest(v, values, Fraction(values[-1])))
+        largest = 2.0 ** (128 if name == "bf16" else 16)
+        edge = largest * (1 - 2.0 ** (-digits - 2))
+        same((read(write([edge]))[0], read(write([-1e300]))[0]), (math.inf, -math.inf))
+        same(read(write([math.nextafter(edge, 0)]))[0], largest * (1 - 2.0 ** (-digits - 1)))
+        same(math.isnan(read(write([math.nan]))[0]), True)
 
 
 def memory():
@@ -297,7 +340,7 @@ def open_worker(plugin, environment):
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
     same(opened["variants"], [f"twice:{variant}" for variant in (
-        "good", "dead", "throws", "too_many", "too_few", "other_output", "says_so", "compiled",
+        "good", "dead", "throws", "too_many", "too_few", "other_output", "two_outputs", "rows", "choosy", "says_so", "compiled",
         "exits", "generates", "misnames", "aligned", "odd", "refuses", "device")])
     return client
 
@@ -347,4 +390,4 @@ def pytorch():
 
 
 if __name__ == "__main__":
-    {"protocol": protocol, "pytorch": pytorch, "memory": memory}[sys.argv[1]](*sys.argv[2:])
+    {"protocol": protocol, "pytorch": pytorch, "memory": memory, "formats": formats}[sys.argv[1]](*sys.argv[2:])

@@ -7,7 +7,7 @@ in it:
 import math
 import struct
 
-from assay_subjects import need, subject
+from assay_subjects import subject
 
 DESCRIPTION = "plain Python, arithmetic in f64"
 
@@ -18,14 +18,8 @@ def rows_of(call, name):
     return [flat[i:i + cols] for i in range(0, len(flat), cols)]
 
 
-def plain_softmax(call):
-    for attribute, value in (("dtype", "f32"), ("mask", "none"), ("sinks", "no"), ("softcap", "0"),
-                             ("temperature", "1")):
-        need(call.text(attribute) == value, f"{attribute}={call.text(attribute)}: only {attribute}={value}")
-    return "acc=f64 exp_ulp=1 out=f32"
-
-
-@subject(op="softmax", contract=plain_softmax, path="example_subjects.softmax", device="cpu")
+@subject(op="softmax", contract="acc=f64 exp_ulp=1 out=f32", path="example_subjects.softmax", device="cpu",
+         takes="mask=none sinks=no softcap=0 temperature=1")
 def softmax(call):
     result = []
     for row in rows_of(call, "x"):
@@ -36,8 +30,7 @@ def softmax(call):
     return result
 
 
-@subject(op="rmsnorm", device="cpu", path="example_subjects.rmsnorm",
-         contract=lambda call: need(call.text("dtype") == "f32", "only dtype=f32") or "acc=f64 out=f32")
+@subject(op="rmsnorm", contract="acc=f64 out=f32", path="example_subjects.rmsnorm", device="cpu", takes="dtype=f32")
 def rmsnorm(call):
     gamma, eps = call.floats("gamma"), struct.unpack("f", struct.pack("f", call.real("eps")))[0]
     result = []

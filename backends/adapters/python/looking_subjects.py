@@ -6,7 +6,6 @@ import sys
 
 import example_subjects
 from assay_subjects import subject
-from example_subjects import plain_softmax
 
 
 def seen():
@@ -22,7 +21,8 @@ def seen():
     yield from (word for word in sys.argv if "assay" in word)
 
 
-@subject(op="softmax", contract=plain_softmax, path="example_subjects.softmax", device="cpu")
+@subject(op="softmax", contract="acc=f64 exp_ulp=1 out=f32", path="example_subjects.softmax", device="cpu",
+         takes="mask=none sinks=no softcap=0 temperature=1")
 def softmax(call):
     signs = list(seen())
     if signs:

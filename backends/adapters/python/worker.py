@@ -90,7 +90,7 @@ class Worker:
             else:
                 known = ", ".join(f"{k}={'|'.join(v)}" for k, v in OPTIONS.items())
                 return {"type": "refused", "mistake": True,
-                        "reason": f"option {option}: FILE, {known} are known"}
+                        "reason": f"option {option}; allowed: FILE, {known}"}
         try:
             self.device = assay_subjects.DEVICE = pick_device(chosen["device"])
             if self.device == "cpu" and chosen["guards"] != "on":

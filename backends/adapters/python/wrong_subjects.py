@@ -3,10 +3,11 @@
 import math
 
 from assay_subjects import subject
-from example_subjects import plain_softmax, rows_of
+from example_subjects import rows_of
 
 
-@subject(op="softmax", contract=plain_softmax, path="wrong_subjects.softmax", device="cpu")
+@subject(op="softmax", contract="acc=f64 exp_ulp=1 out=f32", path="wrong_subjects.softmax", device="cpu",
+         takes="mask=none sinks=no softcap=0 temperature=1")
 def softmax(call):
     result = []
     for row in rows_of(call, "x"):
