@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/cli/stoppable.hpp"
@@ -43,6 +44,9 @@ Judged judged(const Arguments& a, const InputLists& lists, const StopSignals& si
   const auto known = known_backends();
   Workers workers(known, stopped_by(signals));
   const Case c = culprit::one_case(a.word, a.backend);
+  if (const double bytes = bytes_needed(c), here = bytes_available(); bytes > here)
+    throw InputError(InputErrorKind::bad_value, fmt::format("{}: it needs {} of memory, and there are {}",
+                                                            c.line(), byte_text(bytes), byte_text(here)));
   (void)workers.open(c.backend);
   Specimen specimen{c, make_inputs(c, lists)};
   JudgeOptions judge;
@@ -99,7 +103,8 @@ int repro_case(const Arguments& a, const InputLists& lists, const StopSignals& s
                to_string(finding.symptom.status));
     return kNothingJudged;
   }
-  const std::string script = culprit::repro_script(specimen, finding, kProvenance);
+  const std::string script = culprit::repro_script(specimen, finding, kProvenance,
+                                                   choose_backend(specimen.c.backend, known_backends()));
   if (a.file.empty()) {
     fmt::print("{}", script);
   } else {
@@ -154,14 +159,17 @@ void add_shrink(const Command& program, int& exit_code, const InputLists& lists)
 
 void add_repro(const Command& program, int& exit_code, const InputLists& lists) {
   auto arguments = std::make_shared<Arguments>();
-  const Command command =
-      program.subcommand("repro", "A wrong result as a script that needs nothing of assay");
+  const Command command = program.subcommand("repro", "A finding as a script that needs nothing of assay");
   add(command, repro_case, arguments, exit_code, lists, "The script to write (default: standard output)",
       false);
   command.footer(
       "It prints the exact value of the worst element, what the kernel made of it and the interval that the "
       "declared\n"
-      "arithmetic allows, in at most 60 lines of Python, for the issue tracker of whose kernel it is.\n"
+      "arithmetic allows, in at most 60 lines of Python, for the issue tracker of whose kernel it is. A "
+      "finding that\n"
+      "takes a run to see (leak, overrun, unwritten, nondeterministic, crash, hang and their kin) becomes a "
+      "script\n"
+      "that runs the kernel between unmapped pages, in poison, and says what it sees.\n"
       "Example:\n  assay repro 'softmax rows=1 cols=96 fill=extreme backend=museum "
       "variant=max_of_first_warp' -o repro.py");
 }

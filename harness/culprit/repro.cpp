@@ -1,5 +1,6 @@
 #include "harness/culprit/repro.hpp"
 #include "harness/culprit/repro_formula.hpp"
+#include "harness/culprit/repro_run.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -169,23 +170,27 @@ bool is_plain(const Case& c, const std::map<std::string_view, std::string_view>&
       wanted, [&](const auto& row) { return c.attributes.text(std::string(row.first)) == row.second; });
 }
 
+const std::map<std::string_view, std::string_view> kTypes = {
+    {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
+
+// Whether it is one of PyTorch's own functions, of tensors that it has types for.
+bool is_torchs(const Specimen& s, const Definition& definition) {
+  return s.c.backend.starts_with("pytorch") && !definition.torch.empty() && is_plain(s.c, definition.plain) &&
+         std::ranges::all_of(s.inputs.tensors, [](const TensorSpec& t) {
+           return t.role == TensorRole::output || kTypes.contains(t.format);
+         });
+}
+
 // The call of the kernel; where it is none of PyTorch's own, what was recorded.
 std::string kernel_of(const Specimen& s, const Finding& found, const Definition& definition, double got,
                       const std::string& index) {
-  static const std::map<std::string_view, std::string_view> kTypes = {
-      {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
   std::vector<std::string> tensors;
-  bool typed =
-      s.c.backend.starts_with("pytorch") && !definition.torch.empty() && is_plain(s.c, definition.plain);
-  for (const TensorSpec& t : s.inputs.tensors) {
-    const auto type = kTypes.find(t.format);
-    if (t.role == TensorRole::output) continue;
-    typed = typed && type != kTypes.end();
-    if (typed)
-      tensors.push_back(
-          fmt::format("\"{}\": ({}, {}, torch.{})", t.name, t.name, assay::to_string(t.shape), type->second));
-  }
-  if (!typed)
+  const bool by_torch = is_torchs(s, definition);
+  for (const TensorSpec& t : s.inputs.tensors)
+    if (by_torch && t.role != TensorRole::output)
+      tensors.push_back(fmt::format("\"{}\": ({}, {}, torch.{})", t.name, t.name, assay::to_string(t.shape),
+                                    kTypes.at(t.format)));
+  if (!by_torch)
     return fmt::format(
         "def kernel():  # {}: as it was recorded; put the call of your library here\n    return {}\n",
         found.result.expected_path.empty() ? "what was judged" : found.result.expected_path,
@@ -201,14 +206,14 @@ std::string kernel_of(const Specimen& s, const Finding& found, const Definition&
 
 }  // namespace
 
-std::string repro_script(const Specimen& s, const Finding& found, const Provenance& provenance) {
+std::string repro_script(const Specimen& s, const Finding& found, const Provenance& provenance,
+                         const BackendChoice& backend) {
   const CaseResult& r = found.result;
-  if (r.verdict.status != Status::wrong)
-    refuse(s.c,
-           fmt::format(
-               "{}: a script shows what numbers show (allowed: wrong); what takes a run to see is kept by "
-               "assay shrink",
-               assay::to_string(r.verdict.status)));
+  if (r.verdict.status != Status::wrong) {
+    const auto known = definitions().find(s.c.op->name);
+    const bool by_torch = known != definitions().end() && is_torchs(s, known->second);
+    return run_script(s, found, provenance, backend, by_torch ? known->second.torch : "");
+  }
   const auto row = definitions().find(s.c.op->name);
   const formula::FormulaOp* written = formula::find(s.c.op->name);
   if (row == definitions().end() && written == nullptr) {

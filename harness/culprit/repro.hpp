@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "harness/backends.hpp"
 #include "harness/culprit/specimen.hpp"
 
 namespace assay::culprit {
@@ -11,9 +12,11 @@ namespace assay::culprit {
 // A program for Python 3.9 or later and its standard library, at most 60 lines: the inputs, the op's
 // definition in 200 decimal digits for the worst element, what the kernel made of it, and the interval in
 // which every kernel lies that keeps the contract. It prints all of them, and ends with 1 where the result
-// is outside. For PyTorch's own functions it calls them again (torch is needed then). Throws InputError for
-// a finding that takes a run to see (a crash, a path, unwritten memory), an op or attribute without such a
-// definition, and inputs too large for a script: those are to be shrunk first.
-std::string repro_script(const Specimen& specimen, const Finding& finding, const Provenance& provenance);
+// is outside. For PyTorch's own functions it calls them again (torch is needed then). What takes a run to see
+// (a crash, a path, unwritten memory) is run_script()'s (harness/culprit/repro_run.hpp). Throws InputError for
+// an op or attribute without such a definition, and inputs too large for a script: those are to be shrunk
+// first.
+std::string repro_script(const Specimen& specimen, const Finding& finding, const Provenance& provenance,
+                         const BackendChoice& backend);
 
 }  // namespace assay::culprit
