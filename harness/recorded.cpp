@@ -56,7 +56,7 @@ CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>
 std::string judged_text(const CaseResult& r, std::string_view where) {
   const Verdict& v = r.verdict;
   std::string text =
-      fmt::format("{} {}: {}\n", v.status == Status::wrong ? "FAIL" : to_string(v.status), where, r.c.line());
+      fmt::format("{}{} {}: {}\n", v.green() ? "" : "FAIL ", to_string(v.status), where, r.c.line());
   if (!v.summary.empty()) text += fmt::format("  what   {}\n", v.summary);
   if (!v.detail.empty()) text += v.detail + "\n";
   text += fmt::format("  under  {}\n  judged {} outputs\n", r.contract, v.elements);

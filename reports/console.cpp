@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 #include "harness/budget.hpp"
 #include "harness/worker/printable.hpp"
@@ -40,7 +42,8 @@ class Console : public Reporter {
     start_ = last_ = Clock::now();
     for (const auto& [op, weight] : header.weights) time_left_.expect(op, weight);
     if (quiet_) return;
-    fmt::print("{} cases, {} job{}{}\n", header.cases, header.jobs, header.jobs == 1 ? "" : "s",
+    fmt::print("{} case{}, {} job{}{}\n", header.cases, header.cases == 1 ? "" : "s", header.jobs,
+               header.jobs == 1 ? "" : "s",
                header.shards > 1 ? fmt::format(", shard {}/{}", header.shard, header.shards) : "");
     for (const auto& [name, description] : header.backends) fmt::print("  {}: {}\n", name, description);
   }
@@ -57,14 +60,13 @@ class Console : public Reporter {
   void result(const CaseResult& r) override {
     matrix_.add(r);
     digest_.add(r);
+    if (r.verdict.green()) return;
+    const auto [at, first] = kinds_.try_emplace(kind_of(r), 0, repro_command(r));
+    ++at->second.first;
   }
 
   void end(const Summary& s) override {
     clear_bar();
-    for (const auto& [kind, count] : shown_)
-      if (count > kShownPerKind)
-        fmt::print("... and {} more: {} {} backend={}{}\n", count - kShownPerKind, kind.status, kind.op,
-                   kind.backend, kind.variant.empty() ? "" : " variant=" + kind.variant);
     if (!quiet_) fmt::print("\n{}", (verbose_ ? matrix_ : matrix_.folded()).text());
     for (const DigestLine& line : digest_.lines()) fmt::print("\n{}\n", line.text());
     for (const auto& [name, count] : header_.elsewhere)
@@ -72,9 +74,7 @@ class Console : public Reporter {
                  count == 1 ? "" : "s", count == 1 ? "it requires" : "they require", name);
     for (const auto& what : s.disturbed) fmt::print("\ndisturbed by an earlier call: {}\n", what);
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
-    fmt::print("\n{}; {}{} outputs judged in {:.1f} s\n", counts(s),
-               s.shows_nothing + s.not_run == 0 ? "" : s.coverage() + "; ", with_commas(s.outputs),
-               s.wall_seconds);
+    fmt::print("\n");
     if (verbose_) work(s);
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",
@@ -115,9 +115,13 @@ class Console : public Reporter {
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));
-    fmt::print("{}\n", painted(s.headline(), s.green()                           ? fmt::terminal_color::green
-                                             : s.headline() == kNothingWasJudged ? fmt::terminal_color::yellow
-                                                                                 : fmt::terminal_color::red));
+    list_findings();
+    const auto color = s.green()                           ? fmt::terminal_color::green
+                       : s.headline() == kNothingWasJudged ? fmt::terminal_color::yellow
+                                                           : fmt::terminal_color::red;
+    fmt::print("{}; {}; {}{} outputs judged in {:.1f} s\n", painted(s.headline(), color), counts(s),
+               s.shows_nothing + s.not_run == 0 ? "" : s.coverage() + "; ", with_commas(s.outputs),
+               s.wall_seconds);
   }
 
  private:
@@ -173,13 +177,25 @@ class Console : public Reporter {
     auto operator<=>(const Kind&) const = default;
   };
 
+  static Kind kind_of(const CaseResult& r) {
+    return {std::string(to_string(r.verdict.status)), std::string(r.c.op->name), r.c.backend, r.c.variant};
+  }
+
+  // What a screen of progress and matrix has pushed away: once more, a line a kind. With -q nothing has, unless
+  // a kind has more findings than were shown.
+  void list_findings() const {
+    const auto hidden = [](const auto& kind) { return kind.second.first > kShownPerKind; };
+    if (kinds_.empty() || (quiet_ && std::ranges::none_of(kinds_, hidden))) return;
+    fmt::print("findings, how many of a kind and the first:\n");
+    for (const auto& [kind, found] : kinds_)
+      fmt::print("  {:>5} {:<16} {}\n", with_commas(found.first), kind.status, found.second);
+  }
+
   void finding(const CaseResult& r) {
-    const std::size_t count = ++shown_[{std::string(to_string(r.verdict.status)), std::string(r.c.op->name),
-                                        r.c.backend, r.c.variant}];
-    if (count > kShownPerKind) return;
+    if (++shown_[kind_of(r)] > kShownPerKind) return;
     clear_bar();
-    const auto word = r.verdict.status == Status::wrong ? "FAIL" : to_string(r.verdict.status);
-    fmt::print("{} {}\n", painted(word, fmt::terminal_color::red), r.c.line());
+    fmt::print("{} {} {}\n", painted("FAIL", fmt::terminal_color::red), to_string(r.verdict.status),
+               r.c.line());
     if (!r.verdict.summary.empty()) fmt::print("  what   {}\n", printable(r.verdict.summary));
     if (!r.verdict.detail.empty()) fmt::print("{}\n", r.verdict.detail);
     if (!r.contract.empty()) fmt::print("  under  {}\n", r.contract);
@@ -225,6 +241,7 @@ class Console : public Reporter {
   Digest digest_;
   TimeLeft time_left_;
   std::map<Kind, std::size_t> shown_;
+  std::map<Kind, std::pair<std::size_t, std::string>> kinds_;  // how many, and how the first is repeated
   std::size_t done_ = 0;
   Clock::time_point start_, last_;
 };

@@ -59,7 +59,7 @@ TEST_F(Expected, a_small_finding_hides_no_great_one) {
   EXPECT_EQ(under(with(written_, word, "@ratio=1000000")).code, 0);
   const Outcome o = under(with(written_, word, "@ratio=2"));  // it is off by a hundred limits
   EXPECT_EQ(o.code, 1) << o.text;
-  EXPECT_NE(o.text.find("FAIL softmax"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("FAIL wrong softmax"), std::string::npos) << o.text;
 }
 
 TEST_F(Expected, a_date_that_has_passed_explains_nothing_and_is_said) {
@@ -139,7 +139,7 @@ TEST_F(Config, gives_cases_backends_and_flags_which_the_command_line_replaces) {
   const Outcome typed = under(toml, "run 'softmax rows=2 cols=5 variant=correct'");
   EXPECT_NE(typed.text.find("1 case: 1 pass"), std::string::npos) << typed.text;
   const Outcome none = under(toml, "--config '' run 'softmax rows=2 cols=5 variant=correct' " + kFaulty);
-  EXPECT_NE(none.text.find("1 cases, "), std::string::npos) << none.text;
+  EXPECT_NE(none.text.find("1 case, "), std::string::npos) << none.text;
 }
 
 TEST_F(Config, leaves_a_record_alone_that_is_resumed) {

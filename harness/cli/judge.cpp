@@ -6,6 +6,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/words.hpp"
 #include "harness/recorded.hpp"
+#include "harness/result.hpp"
 #include "harness/suite_text.hpp"
 #include "reference/error.hpp"
 #include "reference/parallel.hpp"
@@ -58,8 +59,8 @@ int judge(const JudgeArguments& a) {
     if (!r.verdict.green()) ++red;
     fmt::print("{}", judged_text(r, path));
   }
-  fmt::print("{} file{}, {} outputs: {}\n", a.files.size(), a.files.size() == 1 ? "" : "s", outputs,
-             red == 0 ? "all green" : "not green");
+  fmt::print("{}; {} file{}, {} red; {} outputs judged\n", red == 0 ? kAllGreen : kNotGreen, a.files.size(),
+             a.files.size() == 1 ? "" : "s", red, outputs);
   return red == 0 ? kGreen : kFinding;
 }
 

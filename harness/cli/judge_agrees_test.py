@@ -59,9 +59,9 @@ def judged(line, path):
     here = by_the_library(path)
     if not text.startswith(here):  # behind it the program counts its files
         return "otherwise by the library", here
-    word = text.split(" ", 1)[0]
+    word = text.removeprefix("FAIL ").split(" ", 1)[0]
     what = [row[9:] for row in text.splitlines() if row.startswith("  what   ")]
-    return ("wrong" if word == "FAIL" else word), (what[0] if what else "")
+    return word, (what[0] if what else "")
 
 
 def by_the_library(path):

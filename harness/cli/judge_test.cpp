@@ -70,7 +70,8 @@ TEST(Judge, gives_the_verdict_of_the_run_that_left_the_outputs) {
       const Outcome judged = assay("judge " + file);
       EXPECT_EQ(judged.code, run.code) << judged.text << run.text;
       const json row = json_of(report)["results"][0];
-      const std::string verdict = row["verdict"] == "wrong" ? "FAIL" : row["verdict"].get<std::string>();
+      const std::string verdict =
+          (row["verdict"] == "pass" ? "" : "FAIL ") + row["verdict"].get<std::string>();
       EXPECT_EQ(judged.text.find(verdict + " "), 0u) << judged.text << run.text;
       EXPECT_NE(judged.text.find("under  " + row["contract"].get<std::string>()), std::string::npos)
           << judged.text;

@@ -43,7 +43,7 @@ TEST(Reports, devices_stay_devices_and_links_and_folders_are_refused) {
   EXPECT_EQ(assay(run + " --json /dev/null").code, 0);
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   const Outcome piped = assay(run + " --json /dev/stdout | tail -1");
-  EXPECT_EQ(piped.last_line(), "all green") << piped.text;
+  EXPECT_TRUE(piped.last_line().starts_with("all green; 1 case: 1 pass; 24 outputs")) << piped.text;
   ASSERT_EQ(mkfifo(scratch.file("pipe").c_str(), 0600), 0);
   EXPECT_NE(assay::run_command("cat " + scratch.file("pipe") + " & " ASSAY_PROGRAM " " + run + " --json " +
                                scratch.file("pipe") + "; wait")

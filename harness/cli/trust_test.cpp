@@ -44,7 +44,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   };
   const Outcome gaps = assay("run -q 'rmsnorm rows=3 cols=8' " + kFaulty + reports);
   EXPECT_EQ(gaps.code, 3);
-  EXPECT_EQ(gaps.last_line(), "nothing was judged");
+  EXPECT_TRUE(gaps.last_line().starts_with("nothing was judged")) << gaps.text;
   said_everywhere("nothing was judged");
   said_everywhere("0 judged, 1 not run");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["outcome"], "nothing was judged");
@@ -53,7 +53,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   std::ofstream(list) << "distrust softmax  # an error of 120 ulps of bf16 is declared\n";
   const Outcome nothing = softmax("worthless", reports);
   EXPECT_EQ(nothing.code, 3);
-  EXPECT_EQ(nothing.last_line(), "nothing was judged");
+  EXPECT_TRUE(nothing.last_line().starts_with("nothing was judged")) << nothing.text;
   said_everywhere("0 judged, 1 shows nothing");
   EXPECT_EQ(softmax("worthless").code, 1);
 
@@ -61,7 +61,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   const Outcome both =
       assay("run -q 'rmsnorm rows=3 cols=8' 'softmax rows=3 cols=8 variant=correct' " + kFaulty + reports);
   EXPECT_EQ(both.code, 0);
-  EXPECT_EQ(both.last_line(), "all green");
+  EXPECT_TRUE(both.last_line().starts_with("all green")) << both.text;
   EXPECT_TRUE(has(both.text, "1 judged, 1 not run")) << both.text;
   said_everywhere("all green");
   said_everywhere("1 judged, 1 not run");
@@ -231,7 +231,7 @@ TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
                                   "^softmax rows=[0-9]+ cols=[0-9]+ (fill=[a-z_]+ )?seed=1 backend=[^ ]+ "
                                   "variant=correct$'");
   EXPECT_EQ(worthless.code, 3) << worthless.text;
-  EXPECT_EQ(worthless.last_line(), "nothing was judged");
+  EXPECT_TRUE(worthless.last_line().starts_with("nothing was judged")) << worthless.text;
   EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
 }
 
@@ -319,7 +319,7 @@ TEST(Trust, a_backend_that_is_named_wrongly_is_wrong_usage) {
          {"arrays='list'", "torch or numpy is allowed"}},
         {file("option.py", kSubject + "def f(call, x): return x\n") + ":device=tpu",
          2,
-         {"option device=tpu", "are known"}},
+         {"option device=tpu", "allowed: FILE, device=cpu|cuda"}},
         {file("lacks.py", "import no_such_library\n"),
          125,
          {"cannot run here", "No module named 'no_such_library'"}}}) {
@@ -338,8 +338,9 @@ TEST(Trust, on_the_console_no_variant_hides_behind_the_findings_of_another) {
     for (std::size_t at = 0; (at = o.text.find("\n  repro", at)) != std::string::npos; ++at)
       shown += o.text.substr(at, o.text.find('\n', at + 1) - at).ends_with("variant=" + variant + "'");
     EXPECT_EQ(shown, 5U) << variant << o.text;
-    EXPECT_TRUE(has(o.text, "... and 2 more: wrong softmax backend=" FAULTY_SOFTMAX " variant=" + variant))
-        << o.text;
+    const auto listed = o.text.find("\n      7 wrong");
+    ASSERT_NE(listed, std::string::npos) << o.text;
+    EXPECT_TRUE(has(o.text.substr(listed), "backend=" FAULTY_SOFTMAX " variant=" + variant + "'")) << o.text;
   }
   EXPECT_FALSE(has(o.text, "variant=correct'"));
 }
