@@ -156,6 +156,11 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
                                    excerpt(file), why));
     return choice;
   }
+  if (is_there(base))
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("no backend '{0}'; the file of this folder is named by a path with a '/': "
+                                 "-b ./{0}",
+                                 excerpt(base)));
   throw InputError(InputErrorKind::unknown_name,
                    fmt::format("no backend '{}' (a plug-in file is named by a path with a '/'); {}",
                                excerpt(base), suggest(base, names)));

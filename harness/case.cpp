@@ -123,10 +123,10 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
     c.attributes = Attributes::complete(o.attributes, attributes);
     check_tensors(o.tensors(c.attributes));
   } catch (const InputError& e) {
-    const std::string_view text = e.what();
-    throw InputError(e.kind(),
-                     fmt::format("{}: {}: {}", where, o.name,
-                                 text.substr(std::min(text.size(), to_string(e.kind()).size() + 2))));
+    std::string_view text = e.what();
+    text.remove_prefix(std::min(text.size(), to_string(e.kind()).size() + 2));
+    const std::string op = fmt::format("{}: ", o.name);
+    throw InputError(e.kind(), fmt::format("{}: {}{}", where, text.starts_with(op) ? "" : op, text));
   }
   return c;
 }
@@ -250,7 +250,9 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
     const auto equals = word.find('=');
     if (equals == std::string_view::npos || equals == 0)
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: '{}' is not key=value", where, excerpt(word)));
+                       fmt::format("{}: '{}' is not key=value{}; keys of {}: {}", where, excerpt(word),
+                                   word.starts_with('-') ? " (options stand outside of the quotes)" : "",
+                                   set.op, fmt::join(keys, " ")));
     const std::string key(word.substr(0, equals));
     if (std::ranges::find(keys, key) == keys.end())
       throw InputError(InputErrorKind::unknown_name, fmt::format("{}: {} has no key '{}'; {}", where, set.op,
@@ -259,6 +261,14 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
       if (earlier == key)
         throw InputError(InputErrorKind::bad_value,
                          fmt::format("{}: key '{}' is given twice; write a set: {}=a,b", where, key, key));
+    if (!is_reserved(key))
+      for (const std::string& value : split(word.substr(equals + 1), ','))
+        if (const auto inner = value.find('=');
+            inner != std::string::npos && std::ranges::find(keys, value.substr(0, inner)) != keys.end())
+          throw InputError(
+              InputErrorKind::bad_value,
+              fmt::format("{}: '{}': a comma separates the values of one key; keys are separated by a blank",
+                          where, excerpt(word)));
     set.sets.emplace_back(key, values_of(key, word.substr(equals + 1), word, where));
   }
   return set;

@@ -90,6 +90,14 @@ bool begins_with_op(const std::string& word) {
         fmt::format("'{}' is a part of a case, and a case is one word of the command line: quote it, as in "
                     "'{}'",
                     excerpt(word), excerpt(fmt::format("{}", fmt::join(words, " ")))));
+  const auto called_so = [&](const BackendInfo& b) { return b.name == word; };
+  if (word.ends_with(".py") || word.ends_with(".so") || std::ranges::any_of(known_backends(), called_so))
+    throw InputError(
+        InputErrorKind::unknown_name,
+        fmt::format("'{0}' stands where a case or a suite does, and is a backend: -b {1}{0}; "
+                    "several in one word: -b cpu,{1}{0}",
+                    excerpt(word),
+                    word.find('/') == std::string::npos && word.find('.') != std::string::npos ? "./" : ""));
   std::vector<std::string> names = names_in(fs::path(suites_directory()) / kMainGroup, "");
   for (auto& name : further_suite_names()) names.push_back(std::move(name));
   for (const std::string& op : op_names())

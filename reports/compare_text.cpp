@@ -98,6 +98,11 @@ ComparedRun read_compared(const std::string& file) {
     const Json report = Json::parse(text, nullptr, false);
     if (!report.is_discarded() && report.is_object() && report.value("schema", "") == "assay-run")
       return from_report(file, report);
+    if (text.find("\"chain\":") == std::string::npos)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: neither a report (assay run --json FILE) nor a record (assay run "
+                                   "--record FILE)",
+                                   file));
     return from_record(file);
   } catch (const Json::exception& e) {
     throw InputError(InputErrorKind::bad_value,

@@ -38,6 +38,8 @@ std::string link(std::string_view before, std::string_view text) {
 // Throws InputError for a line that was changed; `chain` goes on with it.
 void follow(std::string_view line, std::string& chain, const std::string& path, std::size_t number) {
   const std::size_t at = line.rfind(kChain);
+  if (at == std::string_view::npos && number == 1)
+    throw bad_record(path, "it is none: its first line is no header; allowed: what assay run --record wrote");
   if (at == std::string_view::npos)
     throw bad_record(path, fmt::format("line {}: it has no fingerprint of the lines before it", number));
   const std::string expected = link(chain, line.substr(0, at));
@@ -88,6 +90,7 @@ std::string plan_digest(const Plan& plan) {
 
 Record read_record(const std::string& path) {
   std::error_code error;
+  if (!std::filesystem::exists(path, error)) throw bad_record(path, "there is no such file");
   if (!std::filesystem::is_regular_file(path, error)) throw bad_record(path, "it is no ordinary file");
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});

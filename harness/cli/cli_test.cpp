@@ -143,7 +143,7 @@ TEST(Repro, the_printed_line_repeats_the_bits) {
   const std::string line = first.text.substr(at + 11, first.text.find('\'', at + 11) - at - 11);
   const Outcome again = assay("run '" + line + "' -q");
   const auto block = [](const std::string& text, const std::string& key) {
-    const auto start = text.find("FAIL " + key);
+    const auto start = text.find("FAIL wrong " + key);
     return text.substr(start, text.find("repro", start) - start);
   };
   EXPECT_EQ(block(first.text, line), block(again.text, line));
@@ -294,6 +294,25 @@ TEST(Doctor, lists_the_cpu_backend_as_ready) {
   const Outcome o = assay("doctor");
   EXPECT_EQ(o.code, 0);
   EXPECT_NE(o.text.find("ready     cpu"), std::string::npos) << o.text;
+  EXPECT_LE(count(o.text, "\n"), 30U) << o.text;
+  EXPECT_EQ(o.text.find("museum.correct"), std::string::npos);
+  const auto museum = o.text.find("ready     museum"), variants = o.text.find("variants: ", museum);
+  EXPECT_LE(o.text.find('\n', variants) - o.text.rfind('\n', variants), 131U) << o.text;
+  EXPECT_NE(o.text.find(" more: assay doctor -v\n", variants), std::string::npos) << o.text;
+}
+
+TEST(Console, lists_the_findings_once_more_and_counts_in_its_last_line) {
+  const Outcome o = assay("run 'softmax rows=3 cols=8,9 variant=wrong,read_past,correct' " + kFaulty);
+  EXPECT_EQ(count(o.text, "\nFAIL "), 4U) << o.text;  // one spelling, whatever the verdict
+  EXPECT_NE(o.text.find("\nFAIL wrong softmax"), std::string::npos) << o.text;
+  EXPECT_NE(o.text.find("\nFAIL leak softmax"), std::string::npos) << o.text;
+  EXPECT_NE(
+      o.text.find("findings, how many of a kind and the first:\n      2 leak             assay run 'softmax"),
+      std::string::npos)
+      << o.text;
+  EXPECT_TRUE(o.last_line().starts_with("not green; 6 cases: 2 pass, 2 wrong, 2 leak; ")) << o.text;
+  const Outcome green = assay("run 'softmax rows=3 cols=8 variant=correct' " + kFaulty);
+  EXPECT_EQ(count(green.text, "findings, how many"), 0U) << green.text;
 }
 
 TEST(Explain, names_every_plane_of_a_case_and_what_python_calls_it) {

@@ -129,30 +129,15 @@ std::string no_such_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
+  const std::string_view word = argv[1];
+  if (word.starts_with('-') &&
+      app.get_option_no_throw(std::string(word.substr(0, word.find('=')))) == nullptr)
+    return fmt::format("{}: an option stands behind its command, as in: {} {} {}", excerpt(word),
+                       app.get_name(), names.front(), excerpt(word));
   if (std::ranges::find(names, argv[first]) != names.end()) return "";
+  if (const std::string option = fmt::format("--{}", argv[first]); app.get_option_no_throw(option) != nullptr)
+    return fmt::format("no command '{}'; did you mean '{}'?", argv[first], option);
   return fmt::format("no command '{}'; {}", excerpt(argv[first]), suggest(argv[first], names));
-}
-
-// What a command takes where a word of it is missing, and which option was meant: CLI11 says "case is
-// required", and "the following argument was not expected".
-std::string complaint(const CLI::App* app, const CLI::Error& error) {
-  if (error.get_name() == "RequiredError")
-    for (const CLI::App* sub : app->get_subcommands())
-      for (const CLI::Option* option : sub->get_options())
-        if (option->get_positional() && option->get_required() && option->count() == 0)
-          return fmt::format("assay: {} {} takes {}: {}\n{}\n", app->get_name(), sub->get_name(),
-                             option->get_name(true), option->get_description(), sub->get_footer());
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
-    for (const CLI::App* sub : app->get_subcommands())
-      for (const std::string& word : app->remaining(true)) {
-        if (!word.starts_with('-')) continue;
-        std::vector<std::string> names;
-        for (const CLI::Option* option : sub->get_options())
-          for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-        return fmt::format("assay: {} {} has no option '{}'; {}\n", app->get_name(), sub->get_name(),
-                           excerpt(word), suggest(word.substr(0, word.find('=')), names));
-      }
-  return CLI::FailureMessage::simple(app, error);
 }
 
 }  // namespace
@@ -226,7 +211,6 @@ int run_commands(const std::string& name, const std::string& what, const std::st
   app.footer(footer);
   app.set_config("--config", kConfig,
                  "Options of the subcommands, which those that are typed replace; '': none");
-  app.failure_message(complaint);
   app.config_formatter(std::make_shared<ConfigFile>(app));
   add(Command(app));
   if (const std::string why = no_such_command(app, argc, argv); !why.empty()) {

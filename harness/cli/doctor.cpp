@@ -1,5 +1,8 @@
 // assay doctor: which backends and devices are here, why each missing one is missing, and what to install.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
 
 #include "harness/backends.hpp"
 #include "harness/cli/commands.hpp"
@@ -15,7 +18,18 @@ void say(std::string_view state, const BackendInfo& backend, const std::string& 
   if (!backend.install.empty()) fmt::print("            {:<10} to get it: {}\n", "", backend.install);
 }
 
-int doctor() {
+// As many as a line holds, and how many more there are.
+std::string shortened(const std::vector<std::string>& names) {
+  constexpr std::size_t kWidth = 60;
+  std::string text;
+  std::size_t shown = 0;
+  for (; shown < names.size() && text.size() + names[shown].size() < kWidth; ++shown)
+    text += (shown == 0 ? "" : " ") + names[shown];
+  if (shown < names.size()) text += fmt::format(" and {} more: assay doctor -v", names.size() - shown);
+  return text;
+}
+
+int doctor(bool verbose) {
   fmt::print("assay {}\n  suites    {}\n", ASSAY_VERSION, suites_directory());
   const std::string& low = raise_host_limits();
   fmt::print("  limits    {}\n", host_limits());
@@ -33,10 +47,10 @@ int doctor() {
       continue;
     }
     const auto& here = std::get<reply::Opened>(opened);
-    std::string variants;
-    for (const auto& v : here.variants) variants += " " + v;
     fmt::print("  ready     {:<10} {}\n", b.name, here.description);
-    if (!variants.empty()) fmt::print("            {:<10} variants:{}\n", "", variants);
+    if (!here.variants.empty())
+      fmt::print("            {:<10} variants: {}\n", "",
+                 verbose ? fmt::format("{}", fmt::join(here.variants, " ")) : shortened(here.variants));
     ++usable;
   }
   if (usable == 0) fmt::print("no backend can run here\n");
@@ -48,8 +62,10 @@ int doctor() {
 void add_doctor(const Command& program, int& exit_code) {
   const Command command =
       program.subcommand("doctor", "Say which backends are here, and what the missing ones need");
+  auto verbose = std::make_shared<bool>(false);
+  command.flag("--verbose,-v", *verbose, "Name every variant");
   command.footer("Example:\n  assay doctor");
-  command.callback([&exit_code] { exit_code = doctor(); });
+  command.callback([&exit_code, verbose] { exit_code = doctor(*verbose); });
 }
 
 }  // namespace assay

@@ -27,7 +27,7 @@ constexpr const char* kFooter =
     "    layout=WORD        dense; gaps: poisoned space behind each row; far: rows 2^32 units apart\n"
     "    backend=NAME       in place of --backend; options follow a colon: cuda:guards=no\n"
     "                       or a plug-in's path, in which %20 is a blank and %2C a comma\n"
-    "    variant=NAME       one kernel of the backend, or all (assay doctor lists them)\n"
+    "    variant=NAME       one kernel of the backend, or all (assay doctor -v lists them)\n"
     "  --op FILE.op         takes an op from a formula of your own (docs/formulas.md); -b formula:FILE runs "
     "it plainly\n"
     "\n"

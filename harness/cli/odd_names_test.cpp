@@ -76,6 +76,51 @@ TEST(OddNames, a_first_mistake_is_told_what_was_meant) {
   refused("run 'softmax rows=1 cols=2 variant=fast' -b cpu", "no variant 'fast' of softmax");
 }
 
+// Twenty mistakes drawn anew: each message names what, where, and what is allowed.
+TEST(OddNames, a_second_mistake_is_told_what_is_allowed) {
+  const OddFolder folder;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.path() / name) << text;
+    return OddFolder::quoted((folder.path() / name).string());
+  };
+  const std::string softmax = "run 'softmax rows=1 cols=2' ";
+  refused("help", "no command 'help'; did you mean '--help'?");
+  refused("version", "did you mean '--version'?");
+  refused("-b cpu run softmax", "-b: an option stands behind its command, as in: assay run -b");
+  refused("hunt softmax -b cpu", "assay hunt needs --out: The folder for finding-N.md");
+  refused("laws softmax", "assay laws needs --backend: ");
+  refused("shrink 'softmax rows=1 cols=2' -b cpu", "assay shrink needs --out: The file to write");
+  refused("identify", "takes case: ");
+  refused("run 'softmax rows=1,cols=2'", "'rows=1,cols=2': a comma separates the values of one key");
+  refused("run 'softmax 1 2'", "'1' is not key=value; keys of softmax: rows cols dtype");
+  refused("run 'softmax --rows 1'", "options stand outside of the quotes");
+  refused("run 'attention heads=8 kv_heads=3 d=32 len=8'",
+          "case: attention: heads=8 must be a multiple of kv_heads=3");
+  refused(softmax + "cpu", "'cpu' stands where a case or a suite does, and is a backend: -b cpu");
+  refused(softmax + "mine.py", "is a backend: -b ./mine.py");
+  refused("run --resume nowhere.jsonl", "record 'nowhere.jsonl': there is no such file");
+  const std::string text = file("notes.txt", "hello\n");
+  refused("run --resume " + text, "its first line is no header; allowed: what assay run --record wrote");
+  refused("compare " + text + " " + text, "neither a report (assay run --json FILE) nor a record");
+  refused(softmax + "-b cpu --expected nowhere.list",
+          "list 'nowhere.list' cannot be read: there is no such file");
+  const std::string mine = file("mine.py", R"(from assay_subjects import subject
+@subject(op='softmax', contract='acc=f64', device='cpu')
+def mine(call):
+    return [0.5] * 2
+)");
+  refused("run 'rmsnorm rows=1 cols=2' -b " + mine,
+          "no backend of this run has a kernel of rmsnorm; allowed: softmax");
+  refused(softmax + "-b " + mine + ",device=gpu", "option device=gpu; allowed: FILE, device=cpu|cuda");
+  EXPECT_TRUE(::assay::run_command("cd " + OddFolder::quoted(folder.path().string()) +
+                                   " && " ASSAY_PROGRAM " " + softmax + "-b mine.py")
+                  .text.find("is named by a path with a '/': -b ./mine.py") != std::string::npos);
+  const Outcome none = assay(softmax + "-b cpu --filter f16");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.text.find("of 1 the first is: softmax rows=1 cols=2 seed=1 backend=cpu"), std::string::npos)
+      << none.text;
+}
+
 TEST(OddNames, a_kernel_of_an_op_that_is_none_is_told_what_was_meant) {
   const OddFolder folder;
   const auto subjects = [&](const std::string& name, const std::vector<std::string>& ops) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
@@ -44,6 +45,25 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
     for (const auto& c : g.cases)
       if (!described.contains(c.backend)) described[c.backend] = workers.open(c.backend).description;
   return described;
+}
+
+// A plan in which no backend has the op of any of its cases is a slip of the pen, and no list of gaps, unless
+// the list of expectations has it. Throws InputError.
+void refuse_ops_of_none(const Plan& plan, Workers& workers, const std::vector<Expectation>& expected) {
+  std::set<std::string> asked, here;
+  Verdict gap;
+  gap.status = Status::unsupported;
+  for (const auto& g : plan.groups)
+    for (const auto& c : g.cases) {
+      if (std::ranges::any_of(expected, [&](const Expectation& e) { return explains(e, c, gap); })) return;
+      const std::vector<std::string> ops = workers.open(c.backend).ops;
+      if (ops.empty() || std::ranges::find(ops, c.op->name) != ops.end()) return;
+      asked.emplace(c.op->name);
+      here.insert(ops.begin(), ops.end());
+    }
+  throw InputError(InputErrorKind::unknown_name,
+                   fmt::format("no backend of this run has a kernel of {}; allowed: {}",
+                               fmt::join(asked, ", "), fmt::join(here, " ")));
 }
 
 // What is wrong with the variant of the plan's first case, where its backend lists none of such a name: a
@@ -187,8 +207,15 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   MadeSuite made = suite_of(a, generated, known, lists, workers);
   const Plan plan = make_plan(made.lines, a.plan, known, lists, variants);
   if (plan.cases == 0) {
-    fmt::print(stderr, "assay: no case is left{}{}\n", a.plan.filter.empty() ? "" : " after --filter ",
-               a.plan.filter);
+    PlanOptions whole = a.plan;
+    whole.filter.clear();
+    const Plan all = a.plan.filter.empty() ? Plan{} : make_plan(made.lines, whole, known, lists, variants);
+    fmt::print(stderr, "assay: no case is left{}\n",
+               all.cases == 0
+                   ? ""
+                   : fmt::format(" after --filter {}, a regular expression that is looked for in each "
+                                 "case's line; of {} the first is: {}",
+                                 a.plan.filter, all.cases, all.groups.front().cases.front().line()));
     for (const auto& [name, count] : plan.elsewhere)
       fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
                  count == 1 ? " requires" : "s require", name);
@@ -200,8 +227,12 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     return kGreen;
   }
   if (resumed) settings.known = results_of(*resumed, plan);
+  auto expected = expectations();
+  for (const std::string& file : a.expected)
+    for (Expectation& e : read_expectations(file)) expected.push_back(std::move(e));
 
   settings.order = failed_first(plan, a.failed_first, a.detail.quiet);
+  refuse_ops_of_none(plan, workers, expected);
   Outputs outputs(a);
   outputs.begin({a.command(), ASSAY_COMMIT, describe_backends(plan, workers), plan.cases, a.jobs,
                  a.plan.shard, a.plan.shards, plan.elsewhere, weights_of(plan)},
@@ -210,9 +241,6 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   // What cases side by side leave of the machine, a large case uses within itself.
   const auto groups = static_cast<int>(std::min<std::size_t>(plan.groups.size(), 1024));
   set_reference_threads(a.jobs / std::max(1, std::min(a.jobs, groups)));
-  auto expected = expectations();
-  for (const std::string& file : a.expected)
-    for (Expectation& e : read_expectations(file)) expected.push_back(std::move(e));
   std::vector<Expectation> of_generated;
   if (generated) of_generated = parse_expectations(kOfMade, "strangers");
   settings.explained = [&](const Case& c, const Verdict& v) {
