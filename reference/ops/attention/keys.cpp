@@ -67,7 +67,8 @@ constexpr KeySpec kContract[] = {
      "a log-sum-exp of a part: without it)"},
     {"rowsum", KeyKind::accumulator, "f32", kSums, "how the row sum is formed"},
     {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
-    {"promote", KeyKind::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
+    {"promote", KeyKind::integer, "1048576", "",
+     "keys per partial sum of p.v, then added in f32, the last of them before a sink is met behind the keys"},
     {"pv_block", KeyKind::integer, "1", "",
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
      "apart"},
@@ -110,10 +111,10 @@ constexpr KeySpec kContract[] = {
      "any",
      "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
-     "and q under a unit: rounded into its format again; FP8, which has no q_rounded, is not: the scale "
-     "meets that of the row); any: scores, or q and no rounding to a format",
+     "and q under a unit: rounded into its format again; codes, which have no q_rounded, are not: the scale "
+     "meets that of the row or block); any: scores, or q and no rounding to a format",
      {},
-     "q_rounded: q!=e4m3fn|e4m3fnuz|e5m2"},
+     "q_rounded: q=none|f16|bf16"},
     {"tiles", KeyKind::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
      "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left, and "
