@@ -159,13 +159,16 @@ Workers::Entry& Workers::of(const std::string& backend) {
 
 Workers::Entry& Workers::current(const std::string& backend) {
   Entry& entry = of(backend);
-  if (entry.worker->starts() != entry.process) entry.calls.clear();
+  if (entry.worker->starts() != entry.process) entry.calls.clear(), entry.asked = false;
   entry.process = entry.worker->starts();
   return entry;
 }
 
 reply::Opened Workers::open(const std::string& backend) {
-  const auto opened = of(backend).worker->open();
+  Entry& entry = of(backend);
+  const auto start = Clock::now();
+  const auto opened = entry.worker->open();
+  if (entry.opening_seconds == 0) entry.opening_seconds = seconds_since(start);
   if (const auto* refused = std::get_if<reply::Refused>(&opened)) {
     if (refused->mistake)
       throw InputError(InputErrorKind::bad_value,
@@ -184,6 +187,19 @@ reply::Opened Workers::open(const std::string& backend) {
               "backend '{}' has a kernel of op '{}', which is none (one of a formula: --op FILE.op); {}",
               backend, excerpt(name), suggest(name, op_names())));
   return here;
+}
+
+void Workers::asked() {
+  for (auto& [name, entry] : entries_) {
+    (void)current(name);  // of this process from here on
+    entry.asked = true;
+  }
+}
+
+double Workers::opening_seconds() const {
+  double sum = 0;
+  for (const auto& [name, entry] : entries_) sum += entry.opening_seconds;
+  return sum;
 }
 
 const std::vector<Truth>& TruthCache::of(const Case& c, const Inputs& inputs, const Contract& contract,

@@ -43,12 +43,19 @@ class Workers {
     std::unique_ptr<Worker> worker;
     std::vector<std::string> calls;  // the cases that the worker's process has been given, oldest first
     int process = 0;                 // which of its processes: Worker::starts()
+    bool asked = false;              // that process was asked what `calls` does not tell: see asked()
+    double opening_seconds = 0;      // of the first process: its libraries, a device
   };
   Entry& of(const std::string& backend);  // throws InputError when there is no such backend
   // The same, with `calls` emptied if the process that got them is gone.
   Entry& current(const std::string& backend);
   // What the backend says of itself. Throws std::runtime_error with its reason when it cannot run here.
   reply::Opened open(const std::string& backend);
+  // The processes that are there have been asked other things than cases (what they take, for a suite): a
+  // finding of theirs is made again in a new one.
+  void asked();
+  // How long it takes to open what is open.
+  double opening_seconds() const;
 
  private:
   const std::vector<BackendInfo>& known_;

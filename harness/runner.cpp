@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long the history of one finding is looked for.
 constexpr std::chrono::seconds kHistoryLimit{30};
+// Of Python with PyTorch seconds, of a plug-in of ours hundredths.
+constexpr double kLongOpening = 0.5;
 // The share of what is available that a run takes: the rest is for the workers' own code and the reference's
 // temporaries.
 constexpr double kMemoryShare = 0.8;
@@ -141,7 +144,7 @@ class Job {
     Workers::Entry& worker = workers_.current(c.backend);
     const auto before = static_cast<std::ptrdiff_t>(worker.calls.size());
     CaseResult r = judge.judge(c);
-    if (before > 0 && c.after.empty() && may_depend_on_history(r.verdict.status) &&
+    if ((before > 0 || worker.asked) && c.after.empty() && may_depend_on_history(r.verdict.status) &&
         !settings_.explained(c, r.verdict))
       if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none)
         find_history({worker.calls.begin(), worker.calls.begin() + before},
@@ -196,8 +199,9 @@ class Job {
       return;
     }
     const std::string where =
-        after
-            ? fmt::format("only after earlier calls of its process: {}", repro_command(r))
+        after ? fmt::format("only after earlier calls of its process: {}", repro_command(r))
+        : calls.empty()
+            ? "not in a new process; its process had been asked what it takes"
             : fmt::format("not in a new process{}; its process had made {} calls before, the last of them {}",
                           slow ? "" : ", nor after all its earlier calls", calls.size(), calls.back());
     workers_.of(r.c.backend).worker->restart();  // what the earlier calls left there strikes no other case
@@ -243,8 +247,16 @@ bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
 
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
+  const double opening = settings.opened != nullptr ? settings.opened->opening_seconds() : 0;
+  const std::chrono::duration<double> wait(opening >= kLongOpening ? opening : 0);
+  std::condition_variable all_begun;
+  const auto none_left = [&] { return next >= plan.groups.size(); };
   const auto work = [&](Workers* opened) {
     try {
+      if (opened == nullptr && wait.count() > 0) {
+        std::unique_lock lock(mutex);
+        if (all_begun.wait_for(lock, wait, none_left)) return;
+      }
       Job job(shared, known, opened);
       for (std::size_t n = next++; n < plan.groups.size(); n = next++) {
         if (settings.stopped()) throw Stopped{};
@@ -268,6 +280,7 @@ bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
       failure = std::current_exception();
       next = plan.groups.size();
     }
+    all_begun.notify_all();
   };
   {
     std::vector<std::jthread> threads;

@@ -21,7 +21,9 @@ struct RunSettings {
   std::map<std::size_t, CaseResult> known =
       {};  // results that are there already, by the case's place in the plan
   // Workers that are open already, for the first job: a backend's libraries take seconds to load. They stay
-  // their owner's, who has made no call with them.
+  // their owner's, who has made no call with them, or says so (Workers::asked()). Where opening them took
+  // kLongOpening or longer, the other jobs begin when the first has judged for as long: a run that is over by
+  // then loads nothing twice, and any other takes at most twice as long as it has to.
   Workers* opened = nullptr;
   std::vector<std::size_t> order = {};  // in which the plan's groups are begun; empty: as they stand
   std::function<bool()> stopped = [] { return false; };  // asked before each case

@@ -298,7 +298,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
                    broken_promises - before);
     }
   }
-  if (!generated) settings.opened = &workers;  // the making of a suite has asked its workers many things
+  if (generated) workers.asked();  // what they take, and promised laws
+  settings.opened = &workers;
   RunEvents events;
   events.finished = [&](std::size_t place, CaseResult& r) {
     if (count(r)) outputs.finished(place, r);

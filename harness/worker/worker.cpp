@@ -23,10 +23,14 @@ constexpr milliseconds kExitGrace{1000};
 // Addresses, not memory: what nobody touches costs nothing. More is had with a new process, which may take
 // seconds to load its libraries; of the addresses that a sandbox leaves this is the small part.
 constexpr std::size_t kFirstMemoryBytes = std::size_t{4} << 30, kLeastMemoryBytes = std::size_t{256} << 20;
+// Of a worker with a command of its own (Python), whose libraries take long to load: rows 2^32 elements apart
+// in several tensors are no reason to load them again.
+constexpr std::size_t kFirstMemoryOfLibraries = std::size_t{128} << 30;
 constexpr std::size_t kShareOfAddresses = 16;
 
 std::size_t first_memory(const WorkerOptions& options) {
-  if (!options.sandbox || options.sandbox->memory_bytes <= 0) return kFirstMemoryBytes;
+  if (!options.sandbox || options.sandbox->memory_bytes <= 0)
+    return options.command.empty() ? kFirstMemoryBytes : kFirstMemoryOfLibraries;
   const auto share = static_cast<std::size_t>(options.sandbox->memory_bytes) / kShareOfAddresses;
   return std::clamp(share, kLeastMemoryBytes, kFirstMemoryBytes);
 }
@@ -42,7 +46,7 @@ std::unique_ptr<Arena> arena_of(std::size_t wanted, std::size_t least) {
     return std::make_unique<Arena>(wanted);
   } catch (const std::system_error&) {
     if (least >= wanted) throw;
-    return std::make_unique<Arena>(least);
+    return arena_of(wanted > kFirstMemoryBytes ? std::max(kFirstMemoryBytes, least) : least, least);
   }
 }
 
