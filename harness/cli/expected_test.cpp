@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -182,6 +184,29 @@ TEST(Console, lists_cases_that_can_be_given_back) {
   EXPECT_EQ(std::count(listed.text.begin(), listed.text.end(), '\n'), 4) << listed.text;
   const std::string line = listed.text.substr(0, listed.text.find('\n'));
   EXPECT_EQ(assay("run --list '" + line + "'").text, line + "\n");
+}
+
+TEST(Console, says_what_cases_will_cost_before_they_run) {
+  const Outcome o =
+      assay("run --list --cost 'softmax rows=1,600 cols=1000' 'logsumexp rows=4 cols=8' -b cpu -j 2");
+  EXPECT_EQ(o.code, 0) << o.text;
+  const std::regex kRow(
+      R"( *[\d.]+ m?s +[\d.]+ [MG]iB  (softmax|logsumexp) rows=\d+ cols=\d+ seed=1 backend=cpu)");
+  std::istringstream lines(o.text);
+  std::vector<double> seconds;
+  for (std::string line; seconds.size() < 3 && std::getline(lines, line);) {
+    ASSERT_TRUE(std::regex_match(line, kRow)) << line;
+    seconds.push_back(std::stod(line) * (line.find(" ms ") < 10 ? 1e-3 : 1));
+  }
+  EXPECT_GT(seconds.at(1), 2 * seconds.at(0)) << o.text;
+  EXPECT_TRUE(std::regex_search(
+      o.last_line(),
+      std::regex(
+          R"(^3 cases: [\d.]+ m?s of work, [\d.]+ m?s with 2 jobs; at most \d+ MiB of memory in a case; from \d judged)")))
+      << o.text;
+  const Outcome alone = assay("run --cost 'softmax rows=1 cols=8' -b cpu");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_NE(alone.text.find("assay run --list --cost"), std::string::npos) << alone.text;
 }
 
 TEST(Console, is_coloured_on_a_terminal_alone_and_says_which_build_it_is) {

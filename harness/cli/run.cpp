@@ -20,6 +20,7 @@
 #include "harness/cli/program.hpp"
 #include "harness/cli/promises.hpp"
 #include "harness/cli/run_arguments.hpp"
+#include "harness/cli/run_cost.hpp"
 #include "harness/cli/run_made.hpp"
 #include "harness/cli/run_order.hpp"
 #include "harness/cli/stoppable.hpp"
@@ -220,6 +221,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
       fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
                  count == 1 ? " requires" : "s require", name);
     return kNothingJudged;
+  }
+  if (a.list_only && a.cost) {
+    set_reference_threads(1);
+    return tell_cost(plan, a.jobs, workers, settings.judge);
   }
   if (a.list_only) {
     for (const Group& g : plan.groups)

@@ -91,6 +91,8 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
 }
 
 void complete(RunArguments& a, const Command& command) {
+  if (a.cost && !a.list_only)
+    refuse("--cost says what the cases of --list will take: assay run --list --cost");
   using Text = std::pair<std::string_view, const std::string*>;
   std::vector<Text> files = {{"--record", &a.record}, {"--resume", &a.resume}};
   for (std::size_t i = 0; i < report_kinds().size(); ++i)
@@ -159,6 +161,9 @@ void add_run_options(const Command& command, RunArguments& a) {
                  "A report (--json) or record of before: cases that were red in it are begun first; none "
                  "yet: as without");
   command.flag("--list", a.list_only, "Print the line of each case, and run none");
+  command.flag(
+      "--cost", a.cost,
+      "With --list: the seconds and the memory that each case will take, from a few that are judged");
   command.option("--sandbox", a.sandbox,
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "

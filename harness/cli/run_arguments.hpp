@@ -23,6 +23,7 @@ struct RunArguments {
   bool isolate = false;
   bool strict = false;
   bool list_only = false;   // say which cases these are, and run none
+  bool cost = false;        // with list_only: what each will take
   bool first_only = false;  // begin no case after the first finding
   std::string sandbox;      // the scratch folder; "" for none
   std::string shard, record, resume, chain;

@@ -217,6 +217,9 @@ TEST_F(Culprit, a_hunt_leaves_a_text_a_page_and_a_file) {
   EXPECT_NE(read("found/finding-1.md").find("stage     max"), std::string::npos);
   EXPECT_NE(read("found/finding-1.html").find("</html>"), std::string::npos);
   EXPECT_EQ(assay("run found/finding-1.safetensors").code, 1);
+  const std::string html = read("found/finding-1.html");
+  EXPECT_NE(html.find("<h3>softmax: wrong"), std::string::npos) << html;  // drawn, and no Markdown
+  EXPECT_EQ(html.find("```"), std::string::npos) << html;
   EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none").code, 0);
   // A law that is broken from 113 rows on, and the kernel that keeps it.
   const std::string line = "hunt --laws -b " LAWLESS " 'rmsnorm rows=130 cols=5 variant=";
