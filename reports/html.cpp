@@ -79,8 +79,8 @@ class Page : public Reporter {
   }
 
   void end(const Summary& s) override {
-    Json facts =
-        Json::array({Json::array({"command", header_.command}), Json::array({"commit", header_.commit})});
+    Json facts = Json::array({Json::array({"command", header_.command}),
+                              Json::array({"commit", header_.commit}), Json::array({"machine", machine()})});
     for (const auto& [name, description] : header_.backends)
       facts.push_back(Json::array({name, printable(description)}));
     Json notes = Json::array();

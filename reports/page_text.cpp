@@ -1,6 +1,8 @@
 #include "reports/page_text.hpp"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "reports/page.hpp"  // the texts in reports/page
 
@@ -9,6 +11,17 @@ namespace assay {
 const std::string_view kRunScript = page::kRun, kHistoryScript = page::kHistory,
                        kCompareScript = page::kCompare, kCascadeScript = page::kCascade,
                        kMutantsScript = page::kMutants;
+
+std::string machine() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string model = "processor unknown";
+  for (std::string line; std::getline(file, line);)
+    if (const auto colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos) {
+      model = line.substr(colon + 2);
+      break;
+    }
+  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores";
+}
 
 // The script first, for the data may hold anything; and no text of a plug-in's ends the script element.
 std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data) {

@@ -11,6 +11,9 @@ namespace assay {
 extern const std::string_view kRunScript, kHistoryScript, kCompareScript, kCascadeScript,
     kMutantsScript;  // reports/page/<name>.js
 
+// "AMD EPYC 9R14, 2 cores": the model that /proc/cpuinfo names, and the cores that a program may use.
+std::string machine();
+
 std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data);
 
 }  // namespace assay

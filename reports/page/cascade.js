@@ -9,7 +9,7 @@ page.append(make("p", {id: "outcome", class: fired > 2 ? "bad" : "good"}, `${fir
     (fired > 1 ? DATA.in_order ? ". The links fired in order." : ". The links did not fire in order." : "")));
 if (DATA.note) page.append(make("p", {class: "soft"}, DATA.note));
 const facts = make("dl", {});
-for (const name of ["policy", "variance", "norm", "traffic", "seed", "backend", "arithmetic"]) facts.append(make("dt", {}, name), make("dd", {class: "mono"}, String(DATA[name])));
+for (const name of ["policy", "variance", "norm", "traffic", "seed", "backend", "arithmetic", "machine"]) facts.append(make("dt", {}, name), make("dd", {class: "mono"}, String(DATA[name])));
 page.append(facts);
 
 // A colour and a sign for each state, so that it is read without colour.

@@ -9,6 +9,6 @@ for (const [kind, title] of DATA.kinds) {
   if (!list.length) continue;
   const s = section(`${title}: ${list.length}`);
   s.append(table(["case", "before -> after", ""], list.map(([, line, note, repro]) => make("tr", {class: "change"},
-    make("td", {class: "wide mono"}, line), make("td", {class: `wide ${GRAVE.includes(kind) ? "bad" : kind === "fixed" ? "good" : ""}`}, note),
+    make("td", {class: "wide mono"}, ...path(line)), make("td", {class: `wide ${GRAVE.includes(kind) ? "bad" : kind === "fixed" ? "good" : ""}`}, note),
     make("td", {}, ...(repro ? [make("button", {class: "chip controls", onclick: () => show([repro]), "aria-label": `copy the command for ${line}`}, "copy")] : []))))));
 }

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-WIDTHS = (420, 900, 1280)
+WIDTHS = (420, 900, 1600)
 MOST_BYTES, MOST_SECONDS = 3e6, 2.0  # of a page of more than 10,000 cases
 STRANGE = "</script><script>strangers()</script>"  # told as the name of no variant: a script that ran would leave its mark
 # What the browser is asked once the page is drawn. A case is opened from the keyboard's side: its summary is
@@ -25,6 +25,7 @@ setTimeout(() => {
     shown: document.getElementById("shown").textContent, causes: document.querySelectorAll(".cause").length,
     wide: document.documentElement.scrollWidth, window: window.innerWidth, seconds: drawn / 1000, text: open ? open.innerText : "",
     pictures: open ? open.querySelectorAll("svg rect").length : 0, strangers: document.body.innerHTML.includes("&lt;script&gt;strangers") && document.scripts.length === 1,
+    columns: [...document.querySelectorAll("td.of")].every(e => e.clientWidth >= 70), counted: document.querySelector(".cell").textContent,
     focusable: [...document.querySelectorAll(".cell, summary, .cause, input, select")].every(e => e.tabIndex >= 0)};
   const find = document.querySelector("input[type=search]");
   find.value = "variant=fallback"; find.dispatchEvent(new Event("input"));
@@ -103,7 +104,10 @@ def pages_of_several(build, folder):
         json.dump(report, file)
     for words, page, probe, holds in (
             (["compare"], "compare.html", 'document.querySelectorAll("tr.change").length', 2),
-            (["history", "rows=3"], "history.html", 'document.querySelectorAll("rect.step").length', 4)):
+            (["history", "rows=3"], "history.html",
+             'document.querySelector(".panel svg").clientWidth > 0.8 * document.querySelector(".panel").clientWidth && '
+             'document.querySelector(".panel").textContent.includes("x limit in the last run") ? '
+             'document.querySelectorAll("rect.step").length : "no numbers, or not as wide as its card"', 4)):
         subprocess.run([os.path.join(build, "assay"), *words, "before.json", "after.json", "--html", page],
                        capture_output=True, cwd=folder)
         with open(os.path.join(folder, page), encoding="utf-8") as file:
@@ -195,6 +199,7 @@ def main():
         for at in asked(page):
             check(at["wide"] <= at["window"], f"{at['wide']} pixels in a window of {at['window']}")
             check(at["cells"] == 4 and at["causes"] >= 4, f"{at['cells']} cells, {at['causes']} causes")
+            check(at["columns"] and at["counted"] in ("f32 16 of 20", "f32 1 of 9"), f"columns, or {at['counted']}")
             check(at["shown"] == "17 of 45 cases" and at["listed"] == 17, f"shown: {at['shown']}")
             for word in ("softmax_fast", "acc=f32", "assay run 'softmax rows=3 cols=8", "First bad elements",
                          "y[2,7]", "1 of 24"):

@@ -33,7 +33,7 @@ function go(changes) {
 
 // Head: what ran, and how it ended.
 const facts = make("dl", {});
-for (const [name, value] of DATA.facts) facts.append(make("dt", {}, name), make("dd", {class: "mono"}, value));
+for (const [name, value] of DATA.facts) facts.append(make("dt", {}, ...path(name)), make("dd", {class: "mono"}, ...path(value)));
 page.append(make("p", {class: DATA.green ? "good" : "bad", id: "outcome"}, DATA.outcome), facts);
 for (const note of DATA.notes) page.append(make("p", {class: "bad"}, note));
 
@@ -45,7 +45,7 @@ if (groups.size) {
   for (const text of DATA.digest) s.append(make("p", {}, text));
   s.append(table(["cases", "verdict", "of", "what"], [...groups].sort((a, b) => b[1].length - a[1].length).slice(0, GROUPS).map(([cause, list]) =>
     make("tr", {}, make("td", {}, make("button", {class: "chip cause", onclick: () => go({cause}), "aria-label": `list ${list.length} cases`}, String(list.length))),
-      make("td", {class: "bad"}, list[0].verdict), make("td", {}, `${list[0].op} on ${named(list[0].backend)}`), make("td", {class: "wide"}, list[0].summary)))));
+      make("td", {class: "bad"}, list[0].verdict), make("td", {class: "of"}, `${list[0].op} on ${named(list[0].backend)}`), make("td", {class: "wide"}, list[0].summary)))));
   if (groups.size > GROUPS) s.append(make("p", {class: "soft"}, `and ${groups.size - GROUPS} causes more, among the cases below`));
 }
 
@@ -73,7 +73,12 @@ function look(list, view) {
   const depth = kind === "bad" || kind === "known" ? 1 : used === "inf" ? 1 : Math.min(1, used);
   return {label, style: `background: hsl(${HUE[kind]} 60% 48% / ${(.15 + .55 * depth).toFixed(2)})`};
 }
-const matrix = section("Matrix", "A cell is the cases of an op, a backend and its formats; it lists them below.");
+// How many cases, and where some are findings, how many of them.
+function count(list) {
+  const bad = list.filter(c => c.kind === "bad").length;
+  return bad ? `${bad} of ${list.length}` : String(list.length);
+}
+const matrix = section("Matrix", "A cell is the cases of an op, a backend and its formats, with their number (findings of all); it lists them below.");
 const legend = make("p", {class: "soft"});
 const grid = make("div", {id: "matrix"});
 const views = make("div", {class: "row controls", role: "radiogroup", "aria-label": "what the shade shows"});
@@ -89,7 +94,7 @@ function shade(view) {
     for (const [formats, list] of byFormat) {
       const {label, style} = look(list, view);
       row.append(make("button", {class: "chip mono cell", style, title: label, "aria-label": `${name}, ${formats}: ${label}`,
-        onclick: () => go({op: first.op, backend: first.backend, formats})}, formats || "-"));
+        onclick: () => go({op: first.op, backend: first.backend, formats})}, `${formats || "-"} ${count(list)}`));
     }
     grid.append(row);
   }

@@ -77,6 +77,10 @@ Json json_of(const CascadeReport& r) {
 
 std::string cascade_json(const CascadeReport& r) { return json_of(r).dump(2) + "\n"; }
 
-std::string cascade_html(const CascadeReport& r) { return drawn_page(kCascadeScript, json_of(r)); }
+std::string cascade_html(const CascadeReport& r) {
+  auto page = json_of(r);
+  page["machine"] = machine();
+  return drawn_page(kCascadeScript, page);
+}
 
 }  // namespace assay

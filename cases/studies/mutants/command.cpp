@@ -13,6 +13,7 @@
 #include "cases/studies/mutants/report.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/suites.hpp"
+#include "reports/page_text.hpp"
 
 namespace assay {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
-#include <thread>
 
 namespace assay {
 
@@ -14,17 +12,6 @@ std::string command_line(const std::string& name, int argc, const char* const* a
     text += " " + (word.empty() || word.find_first_of(" '\"") != std::string::npos ? "'" + word + "'" : word);
   }
   return text;
-}
-
-std::string machine() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string model = "processor unknown";
-  for (std::string line; std::getline(file, line);)
-    if (const auto colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos) {
-      model = line.substr(colon + 2);
-      break;
-    }
-  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores";
 }
 
 std::string source_commit() {

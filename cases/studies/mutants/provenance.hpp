@@ -1,4 +1,4 @@
-// What made a result: the command, the machine, the commit of the sources.
+// What made a result: the command, and the commit of the sources.
 #pragma once
 
 #include <string>
@@ -7,8 +7,6 @@ namespace assay {
 
 // The name, and the words of the command line behind it.
 std::string command_line(const std::string& name, int argc, const char* const* argv);
-// "AMD EPYC 9R14, 2 cores": the model that /proc/cpuinfo names, and the cores that a program may use.
-std::string machine();
 // Of the source tree that this program was built from, with "-dirty" where it differs; "" when there is none
 // any more.
 std::string source_commit();
