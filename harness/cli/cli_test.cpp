@@ -301,6 +301,17 @@ TEST(Doctor, lists_the_cpu_backend_as_ready) {
   EXPECT_NE(o.text.find(" more: assay doctor -v\n", variants), std::string::npos) << o.text;
 }
 
+TEST(Console, says_beside_which_tensor_a_leak_reads_and_whether_a_stride_was_taken_for_dense) {
+  const std::string gaps = "run -q 'softmax rows=3 cols=8 layout=gaps variant=";
+  const Outcome dense = assay(gaps + "dense' " + kFaulty), gap = assay(gaps + "read_gap' " + kFaulty);
+  EXPECT_NE(dense.text.find("; those bytes stand beside the elements of x (a stride taken for dense: x)\n"),
+            std::string::npos)
+      << dense.text;
+  EXPECT_NE(gap.text.find("; those bytes stand beside the elements of x\n"), std::string::npos) << gap.text;
+  EXPECT_EQ(assay(gaps + "correct' " + kFaulty).code, 0);
+  EXPECT_EQ(assay("run -q 'softmax rows=3 cols=8 variant=dense' " + kFaulty).code, 0);  // its rows are dense
+}
+
 TEST(Console, lists_the_findings_once_more_and_counts_in_its_last_line) {
   const Outcome o = assay("run 'softmax rows=3 cols=8,9 variant=wrong,read_past,correct' " + kFaulty);
   EXPECT_EQ(count(o.text, "\nFAIL "), 4U) << o.text;  // one spelling, whatever the verdict

@@ -76,7 +76,9 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   trace->kernel(trace->self, variant == "fallback"  ? "softmax_generic"
                              : variant == "inlined" ? "softmax_inlined"
                                                     : "softmax_fast");
-  (other ? softmax_generic : softmax_fast)(x, y, variant == "unwritten" ? rows - 1 : rows);
+  assay_tensor read = x;
+  if (variant == "dense") read.stride[0] = cols * static_cast<std::int64_t>(sizeof(float));
+  (other ? softmax_generic : softmax_fast)(read, y, variant == "unwritten" ? rows - 1 : rows);
   // Keeps its buffer by the number of rows alone: after a call with other columns it writes with the old
   // stride.
   static std::map<std::int64_t, std::int64_t> columns_of;
@@ -93,6 +95,7 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   if (variant == "hang")
     for (volatile int i = 0;;) i = i + 1;
   if (variant == "overrun") row(y, rows - 1)[cols] = 1;
+  if (variant == "read_gap") row(y, 0)[0] += 0 * row(x, 0)[cols];
   if (variant == "read_past") row(y, 0)[0] += 0 * row(x, rows - 1)[cols];
   if (variant == "other_bits") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));
   if (variant == "varies") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));

@@ -27,7 +27,19 @@ RunStatus status_of_finding(std::string_view finding) {
   return finding == "crash" ? RunStatus::crash : RunStatus::failed;
 }
 
+// With gaps that are memory: rows far apart are no reader's of dense ones, which would fault.
+bool has_gaps(const BufferPlane& plane, const Geometry& shape) {
+  return !plane.stride.empty() && shape.extent > plane.bytes && shape.far.empty();
+}
+
 }  // namespace
+
+// An input whose memory is not what the other inputs' is: what a leak reads is found out so.
+struct Worker::Odd {
+  std::size_t plane = 0;
+  bool packed =
+      false;  // its rows stand one behind the other, as if its strides were dense; else in the other poison
+};
 
 CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layout* layout) {
   CallMessage message{call.op, call.variant, call.attributes, {}, {}};
@@ -42,7 +54,7 @@ CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layo
 // One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not
 // copied.
 RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison, Placement placement,
-                          const Outputs* known) {
+                          const Outputs* known, const Odd* odd) {
   RunResult result;
   if (known != nullptr && request.isolate) restart();
   const Layout layout = lay_out(set.shapes, placement);
@@ -70,7 +82,15 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     const Slot& slot = layout.slots[i];
     const bool input = i < set.input_count;
     if (input) {
-      write_input(memory, *set.planes[i], set.shapes[i], slot, input_poison(poison));
+      const bool other = odd != nullptr && odd->plane == i;
+      write_input(memory, *set.planes[i], set.shapes[i], slot,
+                  other && !odd->packed ? poison : input_poison(poison));
+      if (other && odd->packed) {  // nothing is left where the strides say
+        const auto pattern = poison_pattern(*set.planes[i], input_poison(poison));
+        for (std::size_t at = 0; at < set.shapes[i].extent; ++at)
+          memory[slot.start + at] = pattern[at % pattern.size()];
+        std::ranges::copy(set.planes[i]->data, memory + slot.start);
+      }
     } else {
       poison_output(memory, *set.planes[i], set.shapes[i], slot, poison);
     }
@@ -120,7 +140,7 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
   } else {
     result.reason = "the worker did not answer run with done, unsupported, failed or host_limit";
   }
-  check_memory(memory, set, layout, poison, result);
+  if (odd == nullptr) check_memory(memory, set, layout, poison, result);
   if (result.status == RunStatus::done) {
     const Outputs& read = result.outputs.empty() && known != nullptr ? *known : result.outputs;
     check_outputs_unchanged(memory, set, layout, read, result);
@@ -149,6 +169,33 @@ RunResult Worker::run(const RunRequest& request) {
   if ((first.status == RunStatus::failed || first.status == RunStatus::crash) && !options_.sandbox)
     first.reason += reachable_host_limits();
   return first;
+}
+
+// Of a leak that is there each time: which inputs have the bytes that are read, and whether it reads an input as
+// if its rows stood one behind the other; "" where none has (an output before it is written, the stack).
+std::string Worker::leaks_from(const RunRequest& request, const PlaneSet& set, const Outputs& first) {
+  std::string names, dense;
+  for (std::size_t i = 0; i < set.input_count; ++i) {
+    const BufferPlane& plane = *set.planes[i];
+    const Odd poisoned{i, false}, packed{i, true};
+    const RunResult other = attempt(request, set, Poison::nan, Placement::right, &first, &poisoned);
+    if (other.status == RunStatus::done && other.outputs.empty()) continue;
+    names += (names.empty() ? "" : ", ") + plane.name;
+    if (!has_gaps(plane, set.shapes[i])) continue;
+    BufferPlane straight = plane;
+    straight.stride.clear();
+    PlaneSet as_dense = set;
+    as_dense.planes[i] = &straight;
+    as_dense.shapes[i] = geometry(straight, request.alignment);
+    const RunResult right = attempt(request, as_dense, Poison::nan, Placement::right, nullptr);
+    if (right.status != RunStatus::done) continue;
+    const RunResult same = attempt(request, set, Poison::nan, Placement::right, &right.outputs, &packed);
+    if (same.status == RunStatus::done && same.outputs.empty())
+      dense += (dense.empty() ? "" : ", ") + plane.name;
+  }
+  if (names.empty()) return "";
+  return fmt::format("; those bytes stand beside the elements of {}{}", names,
+                     dense.empty() ? "" : fmt::format(" (a stride taken for dense: {})", dense));
 }
 
 // The first run against a second one under another poison and placement, and against repeats. When the bits
@@ -198,7 +245,9 @@ void Worker::compare_runs(const RunRequest& request, const PlaneSet& set, RunRes
     return found(RunStatus::nondeterministic, kSameBytes);
   }
   if (find_difference(set, first.outputs, *crossed, first)) {
-    return found(RunStatus::leak, "the bits depend on bytes that no kernel may read");
+    found(RunStatus::leak, "the bits depend on bytes that no kernel may read");
+    first.reason += leaks_from(request, set, first.outputs);
+    return;
   }
   find_difference(set, first.outputs, first.second, first);
   first.depends_on_address = true;

@@ -145,8 +145,10 @@ class Worker {
   Exchange settle(std::chrono::milliseconds timeout, bool send);
   Exchange await(std::int64_t id);
   void break_off(Exchange& exchange, std::string what);
+  struct Odd;
   RunResult attempt(const RunRequest& request, const PlaneSet& planes, Poison poison, Placement placement,
-                    const Outputs* known);
+                    const Outputs* known, const Odd* odd = nullptr);
+  std::string leaks_from(const RunRequest& request, const PlaneSet& planes, const Outputs& first);
   void compare_runs(const RunRequest& request, const PlaneSet& planes, RunResult& first);
 
   WorkerOptions options_;
