@@ -15,14 +15,21 @@ import os, time
 from assay_subjects import subject
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "loaded"), "a") as file:
     file.write("once\\n")
-time.sleep(1)
+time.sleep(2)
 asked = []
+
+def seconds_of_this_process():
+    with open("/proc/uptime") as uptime, open("/proc/self/stat") as stat:
+        started = float(stat.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return float(uptime.read().split()[0]) - started
+
+loading = seconds_of_this_process()
 
 @subject(op="softmax", contract=lambda call: asked.append(1) or "acc=f32", device="cpu",
          takes="mask=none sinks=no softcap=0 temperature=1 dtype=f32")
 def softmax(call):
     import math
-    time.sleep({seconds})
+    time.sleep({share} * loading)
     rows, cols, x = call.integer("rows"), call.integer("cols"), call.floats("x")
     result = []
     for r in range(rows):
@@ -34,10 +41,10 @@ CASES = "softmax rows=2 cols=3,4,5,6,7,8,9,10"
 
 
 class Opening(unittest.TestCase):
-    def loads(self, *arguments, seconds=0, factor="1"):
+    def loads(self, *arguments, share=0, factor="1"):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "mine.py"), "w", encoding="utf-8") as file:
-                file.write(LOADED.replace("{seconds}", str(seconds)).replace("{factor}", factor))
+                file.write(LOADED.replace("{share}", str(share)).replace("{factor}", factor))
             begin = time.monotonic()
             done = subprocess.run([PROGRAM, "run", *arguments, "-b", os.path.join(folder, "mine.py")],
                                   capture_output=True, text=True)
@@ -50,7 +57,7 @@ class Opening(unittest.TestCase):
         self.assertEqual((loads, done.returncode), (1, 0), done.stdout + done.stderr)
 
     def test_a_long_run_loads_for_each_job(self):
-        loads, done = self.loads("-j", "3", CASES, seconds=0.3)  # two runs of each case: 4.8 s
+        loads, done = self.loads("-j", "3", CASES, share=0.5)  # two runs of each case: as long as the loading
         self.assertEqual((loads, done.returncode), (3, 0), done.stdout + done.stderr)
 
     def test_a_suite_that_is_made_is_judged_by_the_worker_that_was_asked(self):
