@@ -47,9 +47,10 @@ TEST(Planted, one_key_of_many_is_missed) {
 // How many keys the summary of a made suite says that are seen, from the limits alone, against kernels that
 // lose one.
 TEST(Planted, a_lost_key_that_the_summary_names_is_seen_in_every_seed) {
-  const auto keys = [](const std::string& line, const std::string& contract) {
+  const auto keys = [](const std::string& line, const std::string& contract,
+                       const std::string& fill = "roll_call") {
     Case c = expand(parse_case(line)).at(0);
-    c.fill = "roll_call";
+    c.fill = fill;
     const Inputs inputs = make_inputs(c, input_lists());
     const auto truth = c.op->truth(c.attributes, inputs.set, Contract::parse(contract, c.op->contract));
     return find_fill(input_lists(), c.fill, c.op->name)
@@ -57,8 +58,10 @@ TEST(Planted, a_lost_key_that_the_summary_names_is_seen_in_every_seed) {
   };
   const std::string shape = "attention heads=2 kv_heads=1 d=64 len=1024 ";
   for (const char* formats : {"kv=bf16 dtype=bf16", "kv=f32 dtype=f32", "kv=q4_0 dtype=f32"}) {
-    EXPECT_EQ(keys(shape + formats, ""), 1) << formats;
-    sees(shape + formats, Kind::terms, "roll_call");
+    for (const std::string fill : {"roll_call", "embedded_roll_call"}) {
+      EXPECT_EQ(keys(shape + formats, "", fill), 1) << formats << " " << fill;
+      sees(shape + formats, Kind::terms, fill);
+    }
   }
   // Where a key is within the limit, one is not named, and where keys are not alike, none.
   EXPECT_NE(keys("attention heads=2 kv_heads=1 d=64 len=8192 kv=bf16 dtype=bf16", "pv=bf16 pv_order=tree"),
