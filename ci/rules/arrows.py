@@ -50,6 +50,7 @@ harness/cli/CMakeLists.txt               harness/* harness/culprit/ harness/pyth
 harness/cli/faulty_stages.cpp            backends/assay_backend.h
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
 harness/cli/repro_test.py                 backends/adapters/python/assay_subjects.py
+harness/cli/repro_run_test.py             backends/adapters/python/assay_subjects.py
 harness/cli/contract_test.py              backends/adapters/python/assay_subjects.py
 harness/cli/main.cpp                     harness/* reference/ops/formula/library.hpp OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
@@ -82,7 +83,7 @@ cases/studies/museum                     harness/* harness/cli/program.hpp refer
 cases/studies/mutants/CMakeLists.txt     harness/ reference/ reports/file.hpp cases/ backends/cpu/ backends/plugin/ OWN
 cases/studies/mutants/self/CMakeLists.txt harness/ reference/ cases/ OWN
 cases/studies/mutants/mutant_list_fuzz.cpp harness/fuzz/fuzz.hpp OWN
-cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp reference/ cases/studies/museum/museum.hpp OWN
+cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp reference/ reports/page_text.hpp cases/studies/museum/museum.hpp OWN
 cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN
 cases/studies/properties                 harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/laws/laws.hpp cases/studies/cascade/ OWN | harness/testing/
