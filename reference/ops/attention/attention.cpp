@@ -105,6 +105,24 @@ void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contrac
     }
 }
 
+// Rows of q so small that their scale absmax / D is no normal number, or D / absmax, or 1 / scale, may be Inf:
+// times an element that is 0 that is NaN.
+void unclaim_tiny_rows(const AttentionProblem& problem, const Contract& contract,
+                       std::vector<double>& limit) {
+  const AttentionGeometry& g = problem.geometry();
+  const double most = scalar_format(contract.text("q")).max_finite;
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h)
+      for (std::int64_t i = 0; i < g.rows; ++i) {
+        double largest = 0;
+        for (const double each : problem.q(b, i, h)) largest = std::max(largest, std::fabs(each));
+        const bool is_normal = largest >= most * 0x1p-125 && most < largest * 0x1p127;
+        if (largest > 0 && !is_normal)
+          std::fill_n(limit.begin() + problem.out_index(b, i, h), g.dv,
+                      std::numeric_limits<double>::infinity());
+      }
+}
+
 double largest_in(const Encoded& tensor, std::string_view suffix) {
   const Plane& plane = plane_of(tensor, suffix);
   std::vector<double> scales(plane.bytes.size() / sizeof(float));
@@ -204,6 +222,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
     unclaim_infinite_blocks(converted, limits.limit);
   if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
+  if (quantises_rows(contract.text("q"))) unclaim_tiny_rows(problem, contract, limits.limit);
   if (contract.text("hidden") == "added" || contract.text("empty") == "mean")
     unclaim_hidden(converted, contract, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};

@@ -96,7 +96,9 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   const std::size_t dv = t.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
   for (std::size_t i = 0; i < t.limit.size(); ++i) {
     if (exact.rows[i / dv].keys != 0 || std::isinf(t.limit[i])) continue;
-    if (word == "nan") {
+    if (word == "nan" && attributes.text("sinks") == "yes") {
+      t.limit[i] = kInfinite;  // 0 divided by the sink's weight, or NaN
+    } else if (word == "nan") {
       t.value[i] = std::numeric_limits<double>::quiet_NaN(), t.limit[i] = 0;
     } else if (word == "any") {
       t.limit[i] = kInfinite;

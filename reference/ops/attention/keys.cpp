@@ -39,12 +39,13 @@ constexpr KeySpec kContract[] = {
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
      "q.k apart"},
     {"scores", KeyKind::word, "f32", "f32|tf32|f16|bf16",
-     "format that scaled logits, in base e or 2, are rounded to once, before softcap and slope or behind "
+     "format that scaled logits, of all keys in base e or in base 2, are rounded to once, before softcap and "
+     "slope or behind "
      "them "
      "(level=emu: behind)"},
     {"q", KeyKind::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
-     "number; q8_1: q8_0 and its "
+     "number, 1 of zeros; q8_1: q8_0 and its "
      "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
     {"convert", KeyKind::word, "none", "none|f16|bf16",
      "format that K and V as decoded, code times scale, are converted to first, to nearest"},
@@ -68,7 +69,10 @@ constexpr KeySpec kContract[] = {
     {"rowsum", KeyKind::accumulator, "f32", kSums, "how the row sum is formed"},
     {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "",
-     "keys per partial sum of p.v, then added in f32, the last of them before a sink is met behind the keys"},
+     "keys per partial sum of p.v, then added in f32, the last of them before a sink is met behind the keys; "
+     "no "
+     "promotion, and a sink that rescales the register in pv's type, where it is no less than a part's keys "
+     "(level=emu: above tile)"},
     {"pv_block", KeyKind::integer, "1", "",
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
      "apart"},
@@ -143,7 +147,7 @@ constexpr KeySpec kContract[] = {
      "number of f32 is added as "
      "a mask to logits in base e, of every row, so that a NaN or an infinity of a hidden key makes NaN; "
      "nothing is claimed where scores is narrower, parts are merged by logarithms, or a sequence has no "
-     "keys), with a sink 0"},
+     "keys), with a sink 0; nan: beside a sink nothing is claimed"},
     {"hidden", KeyKind::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "
@@ -153,8 +157,8 @@ constexpr KeySpec kContract[] = {
      "ca",
      "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step (order=sequential scaling=scores tiles=aligned sink=last, behind the keys of the last part "
-     "that has some, and merge=any: by logarithms; qk and pv not f64; hidden keys keep their places in "
+     "step (order=sequential scaling=scores tiles=aligned sink=last, behind the last part of the "
+     "sequence's keys, and merge=any: by logarithms; qk and pv not f64; hidden keys keep their places in "
      "blocks): numbers decoded to f32, but for codes under one "
      "scale of the tensor, the head or a row of q, "
      "which "
@@ -163,7 +167,8 @@ constexpr KeySpec kContract[] = {
      "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
      "each "
      "sum of it rounded to rowsum, weights before it not; "
-     "registers rescaled in their own type; each part divided by its sum, then weighed by exp of its "
+     "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
+     "divided by its sum, then weighed by exp of its "
      "log-sum-exp less the largest; replay: bits",
      {},
      "replay: schedule!=none scores=f32 out=dtype"},

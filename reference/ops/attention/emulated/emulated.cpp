@@ -22,10 +22,11 @@ float round_if(const ScalarFormat* format, float x) {
 float as_output(const ScalarFormat* format, float x) {
   return format == nullptr ? x : static_cast<float>(round_to(*format, x, {.overflow = Overflow::ieee}));
 }
-// What the register that holds o can represent: the rescaled o is cut to it before the unit takes it as C.
-float as_accumulator(const Accumulator& how, bool chained, float x) {
+// What the register that holds o can represent. One of e8m13 is an f32 that the unit cuts as it takes it as C:
+// where no unit reads it any more, it is not cut.
+float as_accumulator(const Accumulator& how, bool chained, bool is_read, float x) {
   if (!chained) return x;
-  if (how.kind == Accumulator::Kind::unit && how.unit->out == "e8m13") return truncate_e8m13(x);
+  if (how.kind == Accumulator::Kind::unit && how.unit->out == "e8m13") return is_read ? truncate_e8m13(x) : x;
   return static_cast<float>(round_to_precision(x, how.precision));
 }
 }  // namespace
@@ -151,7 +152,7 @@ void AttentionEmulator::run_split(const QueryRow& row, const std::vector<float>&
   }
   for (const Visit& v : visits) {
     for (float& o : result.o) {
-      if (v.rescale != 1) o = as_accumulator(pv_, how_.chained(), o * v.rescale);
+      if (v.rescale != 1) o = as_accumulator(pv_, how_.chained(), v.first < v.last, o * v.rescale);
     }
     if (v.first < v.last) sum_values(packed.get(), p, v.first, v.last, result.o);
   }

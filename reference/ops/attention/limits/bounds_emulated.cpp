@@ -58,12 +58,12 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   for (std::int64_t index = 0; index < split; ++index) {
     const TileRange range = split_range(tiles, split, index);
     PartResult part{kMinusInfinity, {0, 0}, IntervalColumns(n)};
-    const auto rise = [&](float top) {
+    const auto rise = [&](float top, bool is_read) {
       const Interval a =
           part.m == kMinusInfinity ? Interval{0, 0} : kernel.exp_of(part.m - top, part.m - top);
       part.m = top;
       part.l = {kernel.in_sum(part.l.low * a.low), kernel.in_sum(part.l.high * a.high)};
-      rescale_interval(part.o, a, pv, how_.chained());
+      rescale_interval(part.o, a, pv, how_.chained(), is_read);
     };
     for (std::int64_t t = range.first; t < range.last; ++t) {
       const std::int64_t first = t * how_.tile, last = std::min(kv_.keys, first + how_.tile);
@@ -73,7 +73,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
         top = std::max(top, x[j]);
       }
       if (top == kMinusInfinity) continue;
-      rise(top);
+      rise(top, true);
       for (std::int64_t j = first; j < last; ++j) {
         if (x[j] == kMinusInfinity) continue;
         Interval w = kernel.exp_of(x[j] - top, x[j] - top);
@@ -101,7 +101,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
     }
     if (query.sink && index == split - 1) {
       const float x_sink = logit.of_sink(*query.sink);
-      rise(std::max(part.m, x_sink));
+      rise(std::max(part.m, x_sink), false);
       const Interval w = kernel.exp_of(x_sink - part.m, x_sink - part.m);
       part.l = {kernel.in_sum(part.l.low + f32(w.low)), kernel.in_sum(part.l.high + f32(w.high))};
     }

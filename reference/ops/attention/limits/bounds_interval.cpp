@@ -26,13 +26,12 @@ bool is_bounded(IntervalColumns& o, std::size_t c) {
 
 }  // namespace
 
-void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained) {
+void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained, bool is_read) {
   const auto held = [&](double x) {
     x = static_cast<double>(static_cast<float>(x));
     if (!chained) return x;
-    if (pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13") {
-      return static_cast<double>(truncate_e8m13(static_cast<float>(x)));
-    }
+    if (pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13")
+      return is_read ? static_cast<double>(truncate_e8m13(static_cast<float>(x))) : x;
     return round_to_precision(x, pv.precision);
   };
   if (a.low == 1 && a.high == 1) return;

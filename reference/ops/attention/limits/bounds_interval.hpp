@@ -24,7 +24,9 @@ struct IntervalColumns {
 };
 
 // o * a in f32 (or the unit's register, if sums chain through it), a >= 0.
-void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained);
+// `is_read`: the unit takes it after that, and cuts it to its register.
+void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained,
+                      bool is_read = true);
 
 class IntervalSum {
  public:

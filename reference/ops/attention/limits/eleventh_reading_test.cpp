@@ -126,6 +126,27 @@ TEST(AttentionOfStrangers, a_sink_is_met_behind_the_last_keys_however_many_parts
   }
 }
 
+// Codes of a q whose scale, or one over it, is no number: 0 times Inf.
+TEST(AttentionOfStrangers, a_row_of_q_too_small_for_its_scale_claims_nothing) {
+  const auto of = [](float small) {
+    return filled({{"d", "2"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}}, {small, 0}, {1, 1}, {3});
+  };
+  for (const char* words : {"q=e4m3fn", "q=e4m3fn level=detap", "q=e5m2"}) {
+    expect_pass(of(1e-37F).truth(words), Values{NAN});
+    expect_caught(of(1e-30F).truth(words), Values{NAN});
+    expect_caught(of(0).truth(words), Values{NAN});
+  }
+}
+
+// Beside a sink a row that sees no key is 0, divided or not, whatever empty=nan says of it.
+TEST(AttentionOfStrangers, nothing_is_claimed_of_empty_rows_beside_a_sink_under_nan) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"mask", "random"}, {"sinks", "yes"}}, {1}, {1}, {3});
+  c.put("sinks", {1}), c.set.at("mask").planes[0].bytes = {std::byte{0}};
+  expect_pass(c.truth("empty=nan"), Values{0}), expect_pass(c.truth("empty=nan"), Values{NAN});
+  expect_caught(c.truth("empty=zero"), Values{NAN}), expect_caught(c.truth("empty=zero"), Values{1});
+}
+
 // A sequence without keys has no mean.
 TEST(AttentionOfStrangers, the_mean_of_no_keys_is_not_claimed) {
   OpCase c = attention({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"lengths", "ragged"}});
