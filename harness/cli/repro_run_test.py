@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""repro_run_test.py PROGRAM FAULTY_SOFTMAX: the scripts that `assay repro` makes of findings which take a run to
-see: each sees what was found, without assay, and finds nothing in the correct kernel of the same plug-in."""
+"""repro_run_test.py PROGRAM FAULTY_SOFTMAX: the scripts that `assay repro` makes of findings which take a run
+to see: each sees what was found, without assay, and finds nothing in the correct kernel of the same plug-in."""
 import os
 import subprocess
 import sys
@@ -38,8 +38,8 @@ class Runs(unittest.TestCase):
         self.script = os.path.join(self.folder.name, "repro.py")
 
     def made(self, *arguments):
-        return subprocess.run([PROGRAM, "repro", "--timeout", "1", *arguments, "-o", self.script], capture_output=True,
-                              text=True)
+        command = [PROGRAM, "repro", "--timeout", "1", *arguments, "-o", self.script]
+        return subprocess.run(command, capture_output=True, text=True)
 
     def shown(self, change=lambda text: text):
         with open(self.script, encoding="utf-8") as file:

@@ -387,7 +387,8 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
     alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where
     the function demands
     more than an element has. What lies behind a tensor up to there is poison, and no guard.
-    takes: the attributes that the function is for, as in a case: "dtype=f32,f16 mask=none"; other calls are unsupported.
+    takes: the attributes that the function is for, as in a case: "dtype=f32,f16 mask=none"; other calls are
+    unsupported.
     arrays: "torch" or "numpy": what a function that names its inputs is given; numpy's are of the CPU."""
 
     def register(function):

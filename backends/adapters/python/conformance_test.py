@@ -340,7 +340,8 @@ def open_worker(plugin, environment):
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
     same(opened["variants"], [f"twice:{variant}" for variant in (
-        "good", "dead", "throws", "too_many", "too_few", "other_output", "two_outputs", "rows", "choosy", "says_so", "compiled",
+        "good", "dead", "throws", "too_many", "too_few", "other_output", "two_outputs", "rows",
+        "choosy", "says_so", "compiled",
         "exits", "generates", "misnames", "aligned", "odd", "refuses", "device")])
     return client
 
@@ -390,4 +391,5 @@ def pytorch():
 
 
 if __name__ == "__main__":
-    {"protocol": protocol, "pytorch": pytorch, "memory": memory, "formats": formats}[sys.argv[1]](*sys.argv[2:])
+    tests = {"protocol": protocol, "pytorch": pytorch, "memory": memory, "formats": formats}
+    tests[sys.argv[1]](*sys.argv[2:])

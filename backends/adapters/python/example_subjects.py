@@ -30,7 +30,8 @@ def softmax(call):
     return result
 
 
-@subject(op="rmsnorm", contract="acc=f64 out=f32", path="example_subjects.rmsnorm", device="cpu", takes="dtype=f32")
+@subject(op="rmsnorm", contract="acc=f64 out=f32", path="example_subjects.rmsnorm", device="cpu",
+         takes="dtype=f32")
 def rmsnorm(call):
     gamma, eps = call.floats("gamma"), struct.unpack("f", struct.pack("f", call.real("eps")))[0]
     result = []
