@@ -70,9 +70,7 @@ constexpr KeySpec kContract[] = {
     {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "",
      "keys per partial sum of p.v, then added in f32, the last of them before a sink is met behind the keys; "
-     "no "
-     "promotion, and a sink that rescales the register in pv's type, where it is no less than a part's keys "
-     "(level=emu: above tile)"},
+     "the default, and above tile at level=emu: never, and a sink rescales the register of pv"},
     {"pv_block", KeyKind::integer, "1", "",
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
      "apart"},
