@@ -125,6 +125,8 @@ void add_emulated(Lists& lists) {
                            with({{"p", p}, {"split", "2"}, {"part", "64"}}), kSteps);
           }
       }
+    lists.emulated(n, 1, {{"kv", "e4m3fn"}, {"sinks", "yes"}}, {{"pv", "hopper_fp8"}, {"p", "e4m3fn"}},
+                   kSteps);
     for (const char* unit : {"hopper_f16", "cdna3_f16"})
       lists.emulated(n, 2, {{"kv", "f16"}, {"dtype", "f16"}}, {{"qk", unit}, {"pv", unit}, {"p", "f16"}},
                      kSteps);

@@ -76,8 +76,8 @@ TEST(AttentionOfStrangers, a_mask_that_is_added_meets_what_it_hides) {
   expect_caught(of(1, 2).truth("empty=mean"), Values{NAN});
 }
 
-// The sums of hidden keys, which a running kernel meets first, overflow before they are multiplied by 0, which
-// exp of the mask is, whatever exp errs by.
+// The sums of hidden keys, which a running kernel meets first, overflow before they are multiplied by 0,
+// which exp of the mask is, whatever exp errs by.
 TEST(AttentionOfStrangers, what_a_mask_hides_may_be_summed_before_it_is_dropped) {
   const auto of = [](const char* kv, const Values& v) {
     return filled({{"d", "1"},
@@ -124,6 +124,27 @@ TEST(AttentionOfStrangers, a_sink_is_met_behind_the_last_keys_however_many_parts
     expect_pass(bf16, Values{3 * factor / 2.09375F}), expect_caught(bf16, Values{exact});
     expect_pass(f32, Values{exact}), expect_caught(f32, Values{3 * factor / 2.09375F});
   }
+}
+
+// A register of 14 bits is an f32 that its unit cuts as it reads it: the sink's rescale is read by none.
+TEST(AttentionOfStrangers, a_register_that_no_unit_reads_any_more_is_not_cut) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"kv", "e4m3fn"}, {"sinks", "yes"}}, {0},
+             {1}, {1});
+  c.put("sinks", {1});
+  const Truth t = c.truth(
+      "level=emu order=sequential scaling=scores tiles=aligned sink=last p=e4m3fn pv=hopper_fp8 exp_ulp=0.5");
+  const float factor = std::exp(-1.0F), cut = std::floor(factor * 0x1p15F) * 0x1p-15F;  // 14 bits of 2^-2
+  expect_pass(t, Values{factor / (factor + 1)}), expect_caught(t, Values{cut / (factor + 1)});
+}
+
+// Codes have no format that they are rounded into again.
+TEST(AttentionOfStrangers, codes_of_q_are_not_scaled_and_rounded_again) {
+  const OpCase c = attention({{"d", "32"}, {"dv", "1"}, {"len", "1"}});
+  for (const char* q : {"q8_0", "q8_1", "q8_K", "e4m3fn"})
+    EXPECT_THROW(Contract::parse("scaling=q_rounded q=" + std::string(q), c.op_row->contract), InputError)
+        << q;
+  EXPECT_NO_THROW(Contract::parse("scaling=q_rounded q=f16", c.op_row->contract));
 }
 
 // Codes of a q whose scale, or one over it, is no number: 0 times Inf.
