@@ -125,7 +125,8 @@ class Console : public Reporter {
   }
 
  private:
-  // "12 cases: 8 pass, 1 known, 3 gaps": what the list of expectations explains is counted apart from what it does not.
+  // "12 cases: 8 pass, 1 known, 3 gaps": what the list of expectations explains is counted apart from what
+  // it does not.
   static std::string counts(const Summary& s) {
     const auto unsupported = s.explained.find(Status::unsupported);
     const std::size_t gaps = unsupported == s.explained.end() ? 0 : unsupported->second;
@@ -181,8 +182,8 @@ class Console : public Reporter {
     return {std::string(to_string(r.verdict.status)), std::string(r.c.op->name), r.c.backend, r.c.variant};
   }
 
-  // What a screen of progress and matrix has pushed away: once more, a line a kind. With -q nothing has, unless
-  // a kind has more findings than were shown.
+  // What a screen of progress and matrix has pushed away: once more, a line a kind. With -q nothing has,
+  // unless a kind has more findings than were shown.
   void list_findings() const {
     const auto hidden = [](const auto& kind) { return kind.second.first > kShownPerKind; };
     if (kinds_.empty() || (quiet_ && std::ranges::none_of(kinds_, hidden))) return;

@@ -1,10 +1,11 @@
-// The record of a run: JSON Lines, schema "assay-record" version 2. A header, a line for each case as soon as
-// it is judged, in whatever order, and an end. Each line is one write(): whatever ends the run, the finished
-// cases are on the disk, and every report can be made again from them. A line that was cut in the middle is
-// dropped. Each line ends with `chain`, the fingerprint of all lines before it and of itself: one that was
-// changed, put in or taken out is refused. The writer keeps that fingerprint in memory: while the run goes on,
-// and at its end, a record whose last line has another was written anew by somebody who knows how, and the run
-// says so. A fingerprint is no signature: who may write the file can write another one once the run is over.
+// The record of a run: JSON Lines, schema "assay-record" version 2. A header, a line for each case as soon
+// as it is judged, in whatever order, and an end. Each line is one write(): whatever ends the run, the
+// finished cases are on the disk, and every report can be made again from them. A line that was cut in the
+// middle is dropped. Each line ends with `chain`, the fingerprint of all lines before it and of itself: one
+// that was changed, put in or taken out is refused. The writer keeps that fingerprint in memory: while the
+// run goes on, and at its end, a record whose last line has another was written anew by somebody who knows
+// how, and the run says so. A fingerprint is no signature: who may write the file can write another one
+// once the run is over.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,10 @@
 //   q = r,  k_j = s_j r + noise   give   q.k_j / sqrt(d) = s_j sqrt(d) + N(0,1),
 // so a target logit t_j asks for s_j = t_j / sqrt(d).
 //
-// An embedded one has the same logits and the same probe in numbers that say nothing of it: channel c of q has
-// a drawn magnitude m_c and each element its own noise, k is divided by m_c, no two keys are equal; each
-// channel of v has a drawn factor, and one of eight, drawn, is gaussian throughout where v has few values.
+// An embedded one has the same logits and the same probe in numbers that say nothing of it: channel c of q
+// has a drawn magnitude m_c and each element its own noise, k is divided by m_c, no two keys are equal;
+// each channel of v has a drawn factor, and one of eight, drawn, is gaussian throughout where v has few
+// values.
 #include <algorithm>
 #include <cmath>
 

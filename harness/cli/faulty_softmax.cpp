@@ -123,7 +123,8 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
       if (all.find("assay") != std::string::npos || all.find("--keep") != std::string::npos)
         seen += file + " ";
     }
-    // By /proc/self/maps the memory that it shares with the judge has a name too; paths of files may say more.
+    // By /proc/self/maps the memory that it shares with the judge has a name too; paths of files may say
+    // more.
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
       if (line.find("/memfd:") != std::string::npos && line.find("assay") != std::string::npos)

@@ -116,10 +116,6 @@ constexpr std::string_view kAt =
 
 constexpr std::size_t kMostNumbers = 20'000;
 
-[[noreturn]] void refuse(const Case& c, const std::string& why) {
-  throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}", c.line(), why));
-}
-
 std::string hex_of(const void* data, std::size_t bytes) {
   std::string text;
   const auto* each = static_cast<const unsigned char*>(data);
@@ -206,6 +202,10 @@ std::string kernel_of(const Specimen& s, const Finding& found, const Definition&
 
 }  // namespace
 
+void refuse_script(const Case& c, const std::string& why) {
+  throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}", c.line(), why));
+}
+
 std::string repro_script(const Specimen& s, const Finding& found, const Provenance& provenance,
                          const BackendChoice& backend) {
   const CaseResult& r = found.result;
@@ -219,18 +219,18 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
   if (row == definitions().end() && written == nullptr) {
     std::vector<std::string_view> names;
     for (const auto& [name, definition] : definitions()) names.push_back(name);
-    refuse(s.c, fmt::format("no definition for a script of its own; allowed: {}, and every formula",
-                            fmt::join(names, ", ")));
+    refuse_script(s.c, fmt::format("no definition for a script of its own; allowed: {}, and every formula",
+                                   fmt::join(names, ", ")));
   }
   const Definition definition = row == definitions().end() ? Definition{} : row->second;
   for (const auto& [name, value] : definition.needs)
     if (s.c.attributes.text(std::string(name)) != value)
-      refuse(s.c, fmt::format("{}={} has no definition for a script of its own; allowed: {}", name,
-                              s.c.attributes.text(std::string(name)), value));
+      refuse_script(s.c, fmt::format("{}={} has no definition for a script of its own; allowed: {}", name,
+                                     s.c.attributes.text(std::string(name)), value));
   const auto truth = std::ranges::find(found.truths, found.symptom.output, &Truth::output);
   const auto output = std::ranges::find(s.inputs.tensors, found.symptom.output, &TensorSpec::name);
   if (truth == found.truths.end() || output == s.inputs.tensors.end())
-    refuse(s.c, "no output was judged to its end");
+    refuse_script(s.c, "no output was judged to its end");
   const std::vector<double> outputs = decode_output(found.got.at(truth->output));
   const std::size_t worst = compare(*truth, outputs).worst;
   const double middle = truth->value[worst], limit = truth->limit[worst];
@@ -245,10 +245,10 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
     const std::vector<double> values =
         output_read ? decode_output(found.got.at(t.name)) : decode_tensor(s.inputs.set.at(t.name));
     if ((numbers += values.size()) > kMostNumbers)
-      refuse(s.c,
-             fmt::format("inputs of more than {} numbers: make the case smaller first: assay shrink ... -o "
-                         "small.safetensors, then assay repro small.safetensors",
-                         kMostNumbers));
+      refuse_script(
+          s.c, fmt::format("inputs of more than {} numbers: make the case smaller first: assay shrink ... -o "
+                           "small.safetensors, then assay repro small.safetensors",
+                           kMostNumbers));
     inputs += input_line(t, values, written != nullptr);
   }
   std::string attributes;

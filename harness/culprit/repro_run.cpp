@@ -23,10 +23,6 @@ constexpr std::array kShown = {
     Status::leak,          Status::overrun, Status::unwritten, Status::nondeterministic, Status::crash,
     Status::input_changed, Status::hang,    Status::failed,    Status::refused,          Status::fallback};
 
-[[noreturn]] void refuse(const Case& c, const std::string& why) {
-  throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}", c.line(), why));
-}
-
 std::string python_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) out += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
@@ -44,7 +40,7 @@ std::string plane_text(const Case& c, const BufferPlane& plane, bool input) {
   const std::size_t row = rows == 0 ? 0 : plane.bytes / static_cast<std::size_t>(rows);
   const Geometry shape = geometry(plane, 1);
   if (shape.extent > kMostExtent)
-    refuse(
+    refuse_script(
         c,
         fmt::format(
             "{} extends over more than 64 MiB: make the case smaller first (assay shrink), or not layout=far",
@@ -141,22 +137,23 @@ std::string run_script(const Specimen& s, const Finding& found, const Provenance
   const Status status = r.verdict.status;
   const std::string_view word = assay::to_string(status);
   if (std::ranges::find(kShown, status) == kShown.end())
-    refuse(s.c, fmt::format(
-                    "{}: says nothing that a script could show of the kernel; allowed: wrong, and what a run "
+    refuse_script(
+        s.c,
+        fmt::format("{}: says nothing that a script could show of the kernel; allowed: wrong, and what a run "
                     "of one call shows (leak, overrun, unwritten, crash, fallback and their kin)",
                     word));
-  if (r.contract.empty()) refuse(s.c, fmt::format("{}: {}: no kernel ran", word, r.verdict.summary));
+  if (r.contract.empty()) refuse_script(s.c, fmt::format("{}: {}: no kernel ran", word, r.verdict.summary));
   if (!s.c.after.empty())
-    refuse(s.c, fmt::format("{}: only behind earlier calls, which a script does not make", word));
+    refuse_script(s.c, fmt::format("{}: only behind earlier calls, which a script does not make", word));
   const WorkerCall call = make_call(s.c, s.inputs);
   std::size_t bytes = 0;
   std::string inputs, results, outputs;
   for (const BufferPlane& plane : call.inputs) {
     if ((bytes += plane.bytes) > kMostBytes)
-      refuse(s.c,
-             fmt::format("inputs of more than {} bytes: make the case smaller first: assay shrink ... -o "
-                         "small.safetensors, then assay repro small.safetensors",
-                         kMostBytes));
+      refuse_script(
+          s.c, fmt::format("inputs of more than {} bytes: make the case smaller first: assay shrink ... -o "
+                           "small.safetensors, then assay repro small.safetensors",
+                           kMostBytes));
     inputs += plane_text(s.c, plane, true);
   }
   for (const BufferPlane& plane : call.outputs) {

@@ -31,7 +31,8 @@ std::string with_code(const std::string& line) {
   return html + (code ? "</code>" : "");
 }
 
-// Of the Markdown that issue_text() writes: a heading, paragraphs, fenced blocks. Any other text is one block.
+// Of the Markdown that issue_text() writes: a heading, paragraphs, fenced blocks. Any other text is one
+// block.
 std::string rendered(const std::string& text) {
   if (!text.starts_with("### ")) return "<pre>" + escaped(text) + "</pre>\n";
   std::string html, paragraph;

@@ -171,8 +171,9 @@ RunResult Worker::run(const RunRequest& request) {
   return first;
 }
 
-// Of a leak that is there each time: which inputs have the bytes that are read, and whether it reads an input as
-// if its rows stood one behind the other; "" where none has (an output before it is written, the stack).
+// Of a leak that is there each time: which inputs have the bytes that are read, and whether it reads an
+// input as if its rows stood one behind the other; "" where none has (an output before it is written, the
+// stack).
 std::string Worker::leaks_from(const RunRequest& request, const PlaneSet& set, const Outputs& first) {
   std::string names, dense;
   for (std::size_t i = 0; i < set.input_count; ++i) {

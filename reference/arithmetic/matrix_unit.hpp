@@ -1,9 +1,10 @@
 // Matrix units: how hardware forms C + sum a_k b_k. One row of data per unit, and one scalar model that
 // defines every row (fused_dot); fused_gemm.hpp computes the same bits many at a time.
 //
-// The common model is `truncate` of kCombineMeanings: a subnormal operand keeps its format's emin, a non-zero c
-// that of its register, zeros have no exponent, a product's significand is in [0, 4). The cut terms add exactly,
-// so that their order cannot matter. Blocks of g chain through c. The other rows of the table depart from that.
+// The common model is `truncate` of kCombineMeanings: a subnormal operand keeps its format's emin, a
+// non-zero c that of its register, zeros have no exponent, a product's significand is in [0, 4). The cut
+// terms add exactly, so that their order cannot matter. Blocks of g chain through c. The other rows of the
+// table depart from that.
 //
 // Specials: a NaN operand, 0 * Inf, or infinities of both signs give NaN; otherwise an infinity wins. Results
 // beyond the largest finite number are Inf under every rounding. NaN results are the canonical quiet NaN.

@@ -162,8 +162,8 @@ class Kernel {
     for (std::size_t i = 0; i < dv; ++i) out[i] = store(p_, o[i], geometry_.dtype);
   }
 
-  // What is added to the logits of hidden keys: -Inf, the lowest number of f32 (which is one in base e alone, and
-  // no number in narrower formats), or nothing: they are skipped.
+  // What is added to the logits of hidden keys: -Inf, the lowest number of f32 (which is one in base e
+  // alone, and no number in narrower formats), or nothing: they are skipped.
   static double mask_of(const Problem& p) {
     const bool holds = p.is("scores", "f32") && (p.is("exp", "e") || p.is("exp", "base2"));
     if (p.is("empty", "mean") && holds) return -static_cast<double>(std::numeric_limits<float>::max());

@@ -11,8 +11,9 @@
 namespace assay::worlds {
 namespace {
 
-// Keys that a mask hides stand in the row under a mask that is added, at emu at their places in a block, and in
-// tiles and parts that are counted from key 0, their numbers read as 0; else they are as if they were not there.
+// Keys that a mask hides stand in the row under a mask that is added, at emu at their places in a block,
+// and in tiles and parts that are counted from key 0, their numbers read as 0; else they are as if they
+// were not there.
 Set row_members(Attention a, Keys3 x) {
   if (a.is_emulated) return emulated_members(a, x);
   if (a.mask != Attention::Mask::none || a.hidden.empty()) return attention_members(a, x);

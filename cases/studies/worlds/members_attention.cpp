@@ -31,8 +31,9 @@ bool next(std::vector<std::size_t>& digits, const Sets& sets) {
   return i < digits.size();
 }
 
-// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". A logit, and
-// the sum that it is of, where that may be fused with the subtraction of the maximum; NaN: it may not.
+// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". A
+// logit, and the sum that it is of, where that may be fused with the subtraction of the maximum; NaN: it
+// may not.
 struct Logit {
   double s, sum;
 };

@@ -26,8 +26,8 @@ struct Attention {
   bool shaped = false;              // order=tiles tiles=aligned scaling=scores sink=last merge=once
   bool shares = false;              // "what is rounded to p: ... divided by the whole row sum first"
   std::size_t most = 3;             // of an exponential's members
-  // Of keys that a mask hides: none; "-Inf is added to their logits and their weight of 0 meets V"; "the lowest
-  // number of f32 is added as a mask to logits in base e, of every row".
+  // Of keys that a mask hides: none; "-Inf is added to their logits and their weight of 0 meets V"; "the
+  // lowest number of f32 is added as a mask to logits in base e, of every row".
   enum class Mask { none, infinite, lowest } mask = Mask::none;
   std::vector<bool> hidden;  // of the keys that stand in the row; empty: all are seen
   bool is_emulated = false;  // level=emu

@@ -105,8 +105,8 @@ void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contrac
     }
 }
 
-// Rows of q so small that their scale absmax / D is no normal number, or D / absmax, or 1 / scale, may be Inf:
-// times an element that is 0 that is NaN.
+// Rows of q so small that their scale absmax / D is no normal number, or D / absmax, or 1 / scale, may be
+// Inf: times an element that is 0 that is NaN.
 void unclaim_tiny_rows(const AttentionProblem& problem, const Contract& contract,
                        std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();

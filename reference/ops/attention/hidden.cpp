@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 
@@ -111,9 +110,10 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
 
 namespace {
 
-// Whether a running kernel that meets hidden keys first holds their sums, with weights of 1 relative to the mask,
-// until it rescales them by exp(mask - m) = 0: Inf 0 is NaN. `size`: sum |v| of hidden keys, by columns. All are
-// below the largest number of their register, and of f32, by a factor of 4, and by what n additions round up.
+// Whether a running kernel that meets hidden keys first holds their sums, with weights of 1 relative to the
+// mask, until it rescales them by exp(mask - m) = 0: Inf 0 is NaN. `size`: sum |v| of hidden keys, by
+// columns. All are below the largest number of their register, and of f32, by a factor of 4, and by what n
+// additions round up.
 class MaskFirst {
  public:
   MaskFirst(const Contract& contract, const AttentionProblem& problem, double count)

@@ -22,8 +22,8 @@ float round_if(const ScalarFormat* format, float x) {
 float as_output(const ScalarFormat* format, float x) {
   return format == nullptr ? x : static_cast<float>(round_to(*format, x, {.overflow = Overflow::ieee}));
 }
-// What the register that holds o can represent. One of e8m13 is an f32 that the unit cuts as it takes it as C:
-// where no unit reads it any more, it is not cut.
+// What the register that holds o can represent. One of e8m13 is an f32 that the unit cuts as it takes it as
+// C: where no unit reads it any more, it is not cut.
 float as_accumulator(const Accumulator& how, bool chained, bool is_read, float x) {
   if (!chained) return x;
   if (how.kind == Accumulator::Kind::unit && how.unit->out == "e8m13") return is_read ? truncate_e8m13(x) : x;
@@ -37,7 +37,7 @@ struct AttentionEmulator::Split {
 };
 
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part) {
-  const std::int64_t each = (tiles + split - 1) / split;
+  const std::int64_t each = tiles_of_part(tiles, split);
   return {std::min(tiles, part * each), std::min(tiles, (part + 1) * each)};
 }
 

@@ -160,10 +160,13 @@ struct TileRange {
   std::int64_t first, last;
 };
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part);
-// Parts that hold tiles, of `split` that are asked for: of 5 tiles in runs of 2 there are 3 parts, not 4. The last
-// of them meets the sink. One where there are no tiles.
+// The tiles of a part, the last of which has what is left, and how many parts hold tiles: of 5 tiles in 4 parts 2
+// and 3. The last of these meets the sink. Without tiles one part.
+inline std::int64_t tiles_of_part(std::int64_t tiles, std::int64_t split) {
+  return (tiles + split - 1) / split;
+}
 inline std::int64_t parts_of(std::int64_t tiles, std::int64_t split) {
-  const std::int64_t each = (tiles + split - 1) / split;
+  const std::int64_t each = tiles_of_part(tiles, split);
   return each == 0 ? 1 : (tiles + each - 1) / each;
 }
 

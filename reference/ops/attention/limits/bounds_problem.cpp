@@ -216,7 +216,7 @@ bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
   if (g.sinks) holds &= says("sink", "last");
   if (contract.integer("split") > 1) holds &= says("merge", emulated ? "any" : "once");
   const std::int64_t tile = contract.integer("tile"), tiles = (g.length + tile - 1) / tile,
-                     split = contract.integer("split"), run = (tiles + split - 1) / split * tile;
+                     split = contract.integer("split"), run = tiles_of_part(tiles, split) * tile;
   if (emulated && split > 1 && contract.integer("part") < run)
     refuse("emu", fmt::format("part={}: the emulated kernel's parts are runs of {} keys",
                               contract.integer("part"), run));
@@ -263,7 +263,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   for (std::int64_t b = 0; b < g.batch; ++b) {
     const std::int64_t keys = problem.length(b);
     // From which end parts are counted is not told; nor how many there are, where they may not be as long.
-    const std::int64_t tiles = (keys + how.tile - 1) / how.tile, each = (tiles + how.split - 1) / how.split;
+    const std::int64_t tiles = (keys + how.tile - 1) / how.tile, each = tiles_of_part(tiles, how.split);
     const bool uneven = how.descending && tiles % how.split != 0,
                shorter = contract.integer("part") < std::min(keys, each * how.tile);
     if (!emulated && how.split > 1 && (uneven || shorter)) continue;
