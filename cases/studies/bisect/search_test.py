@@ -3,9 +3,12 @@
 import math
 import os
 import random
+import shutil
 import sys
 import tempfile
 import unittest
+import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -16,6 +19,7 @@ from assay_bisect.history import History, intervals, members  # noqa: E402
 from assay_bisect.log import read_log  # noqa: E402
 from assay_bisect.noisy import CALIBRATION, chance  # noqa: E402
 from assay_bisect.problems import Usage  # noqa: E402
+from assay_bisect.repository import Repository, git  # noqa: E402
 from graphs_testing import random_history, random_stretches  # noqa: E402
 
 PLANTS = 60
@@ -197,6 +201,36 @@ class Logs(unittest.TestCase):
     def test_another_line_is_refused_with_its_number(self):
         with self.assertRaisesRegex(Usage, "line 2"):
             self.read("git bisect start\nmake\n")
+
+
+class Trees(unittest.TestCase):
+    def test_they_are_made_one_at_a_time(self):
+        """`git worktree add` dies where it reads the half-made entry of another: this git notes who meets
+        another one."""
+        with tempfile.TemporaryDirectory() as scratch:
+            with open(f"{scratch}/git", "w") as f:
+                f.write(f"""#!/bin/sh
+case " $* " in *" worktree add "*) ;; *) exec {shutil.which("git")} "$@" ;; esac
+mkdir {scratch}/busy || echo met >> {scratch}/met
+sleep 0.1
+{shutil.which("git")} "$@"; code=$?
+rmdir {scratch}/busy
+exit $code
+""")
+            os.chmod(f"{scratch}/git", 0o755)
+            name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            git("/", "init", "-q", f"{scratch}/source")
+            git(f"{scratch}/source", *name, "commit", "-q", "--allow-empty", "-m", "x")
+            repository = Repository(f"{scratch}/source")
+            repository.borrow(f"{scratch}/state")
+            path = {"PATH": f"{scratch}:{os.environ['PATH']}"}
+            head = git(f"{scratch}/source", "rev-parse", "HEAD").strip()
+            with unittest.mock.patch.dict(os.environ, path), ThreadPoolExecutor(4) as pool:
+                made = [pool.submit(repository.check_out, head, f"{scratch}/{i}") for i in range(4)]
+                for i, each in enumerate(made):
+                    each.result()
+                    self.assertEqual(git(f"{scratch}/{i}", "rev-parse", "HEAD").strip(), head)
+            self.assertFalse(os.path.exists(f"{scratch}/met"))
 
 
 if __name__ == "__main__":

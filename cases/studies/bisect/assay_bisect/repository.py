@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 
 from .problems import Infrastructure, Usage
 
@@ -33,6 +34,7 @@ class Repository:
         self.source = os.path.realpath(os.path.join(source, found.stdout.strip()))
         self.own = None
         self._tree = {}
+        self._trees = threading.Lock()  # git reads the list of trees, half-made ones too, and dies of them
 
     def name(self):
         parts = [p for p in self.source.split(os.sep) if p not in (".git", "")]
@@ -109,8 +111,12 @@ class Repository:
         git(self.own, "fetch", "-q", "--no-auto-gc", self.source, "+refs/tags/*:refs/tags/*", check=False)
 
     def check_out(self, commit, folder, keep_ignored=False):
-        """The folder becomes a clean work tree of the commit, whatever it was before."""
-        for attempt in (1, 2):
+        """The folder becomes a clean work tree of the commit, whatever it was before; one at a time."""
+        with self._trees:
+            self._check_out(commit, folder, keep_ignored)
+
+    def _check_out(self, commit, folder, keep_ignored):
+        for _ in (1, 2):
             if os.path.isdir(folder):
                 private = git(folder, "rev-parse", "--absolute-git-dir", check=False).stdout.strip()
                 if private.startswith(os.path.realpath(self.own)):
