@@ -80,7 +80,9 @@ void matmul_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& 
 std::string matmul_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   const Product product = product_of_matmul(call);
   return product_contract(kernel, product, device) +
-         (product.path == Path::e4m3fn ? " scale=divide code=divide" : "");
+         (product.path == Path::e4m3fn ? " scale=divide code=divide"
+          : product.path == Path::q8   ? " scale=divide code=reciprocal ties=even"
+                                       : "");
 }
 
 namespace {
@@ -104,7 +106,6 @@ void matmul_replay_check(const GemmKernel& kernel, const Call& call, const Devic
 std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   const Path path = product_of_matmul(call).path;
   return matmul_contract(kernel, call, device) +
-         (path == Path::q8 ? " scale=divide code=reciprocal ties=even" : "") +
          " level=replay schedule=" + product_schedule(kernel, path, device);
 }
 

@@ -135,7 +135,8 @@ std::string matmul_scalar_name(const Call& call, const Device& device) {
   return product.name(product.shader(device, "matmul", "matmul_dot"));
 }
 std::string matmul_scalar_contract(const Call& call, const Device& device) {
-  return Product(call, "a", "b").contract(device);
+  const Product product(call, "a", "b");
+  return product.contract(device) + (product.path == "q8" ? " ties=even" : "");
 }
 void matmul_scalar_run(Session& session, const Trace& trace) {
   const Call& call = session.call();

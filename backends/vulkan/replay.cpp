@@ -138,7 +138,7 @@ std::string matmul_contract(const Call& call, const Device& device) {
   const std::string_view path = call.text("path");
   return contract +
          (path == "e4m3fn" ? " scale=divide code=divide"
-          : path == "q8"   ? " scale=divide code=reciprocal ties=even"
+          : path == "q8"   ? " scale=divide code=reciprocal"
                            : "") +
          " level=replay schedule=acc:" + acc_of(contract) + (is_scaled(contract) ? "/scales:a_b" : "");
 }

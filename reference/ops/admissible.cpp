@@ -348,30 +348,43 @@ class BlockMoves {
   std::vector<double> size_, least_;  // the absmax and the least element of each block
 };
 
+// ggml's formats of one scale, or of one and a minimum: their rule says where halves go.
+bool has_ties(const Format& to) {
+  return to.kind == FormatKind::block && !to.block->searched && to.name.starts_with("q");
+}
+// Where halves of these go: as ties= says, or round=, which is the same word for them.
+std::string_view ties_of(const Format& to, const Contract& contract) {
+  const std::string_view ties = contract.text("ties"), round = contract.text("round");
+  if (ties != "rule" || !has_ties(to)) return ties;
+  return round == "nearest_even" ? "even" : round == "nearest_away" ? "away" : "rule";
+}
+
 // Of a block format's own searches and sums nothing is known under drawn codes.
 void check_rounding(const Format& to, const Contract& contract) {
   const bool groups = to.name.starts_with("int4_g32") || to.name == "int4_ch_tensor";
   const bool ruled = to.kind == FormatKind::block && !groups && !to.block->searched;
-  if (contract.text("ties") != "rule" && (!ruled || to.name == "iq4_nl" || to.name.starts_with("tq3")))
-    throw InputError(
-        InputErrorKind::bad_contract,
-        fmt::format("ties={} with to={}, where no rule decides them", contract.text("ties"), to.name));
-  if ((contract.text("ties") == "even" || contract.text("ties") == "away") && !to.name.starts_with("q"))
-    throw InputError(
-        InputErrorKind::bad_contract,
-        fmt::format("ties={} with to={}, whose elements are rounded as round= says; allowed: rule|any",
-                    contract.text("ties"), to.name));
-  // Where halves go is a part of ggml's rules, and no part of a search: a word that says so would change
-  // nothing.
-  const bool is_search = to.kind == FormatKind::block && (to.block->searched || to.name.starts_with("tq3"));
-  const bool says_halves =
-      ruled && (to.name.starts_with("q") || to.name == "iq4_nl" || to.name == "mxfp4_ggml");
-  const std::string_view round = contract.text("round");
-  if ((is_search || says_halves) && (round == "nearest_even" || round == "nearest_away"))
+  const std::string_view ties = contract.text("ties"), round = contract.text("round");
+  const bool nearest = round == "nearest_even" || round == "nearest_away";
+  if (ties != "rule" && (!ruled || to.name == "iq4_nl" || to.name.starts_with("tq3")))
     throw InputError(InputErrorKind::bad_contract,
-                     fmt::format("round={} with to={}, whose rule says where halves go; allowed: rule{}{}",
-                                 round, to.name, is_search ? "" : "|toward_zero",
-                                 to.name.starts_with("q") && ruled ? ", and ties=rule|any|even|away" : ""));
+                     fmt::format("ties={} with to={}, where no rule decides them", ties, to.name));
+  if ((ties == "even" || ties == "away") && !has_ties(to))
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("ties={} with to={}, whose elements are rounded as round= says; allowed: rule|any", ties,
+                    to.name));
+  if (has_ties(to) && nearest && ties != "rule" && !round.ends_with(ties))
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("round={} ties={}: two words of where the halves of {} go", round, ties, to.name));
+  // Where halves go is a part of these rules as well, and no part of a search: a word that says so would
+  // change nothing.
+  const bool is_search = to.kind == FormatKind::block && (to.block->searched || to.name.starts_with("tq3"));
+  const bool says_halves = to.name == "iq4_nl" || to.name == "mxfp4_ggml";
+  if ((is_search || says_halves) && nearest)
+    throw InputError(InputErrorKind::bad_contract,
+                     fmt::format("round={} with to={}, whose rule says where halves go; allowed: rule{}",
+                                 round, to.name, is_search ? "" : "|toward_zero"));
   if (is_search && round == "toward_zero")
     throw InputError(
         InputErrorKind::bad_contract,
@@ -448,7 +461,7 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> given, s
   const std::vector<float> replaced = is_mxfp8 ? std::vector<float>() : finite_alone(to, given);
   const std::span<const float> values = is_mxfp8 ? given : replaced;
   const double scale_ulp = contract.number("scale_ulp");
-  const std::string_view ties = contract.text("ties");
+  const std::string_view ties = ties_of(to, contract);
   if (to.name == "iq4_nl") {
     truth.value =
         decode_tensor(encode_tensor(to, {static_cast<std::int64_t>(values.size())}, values, policy));

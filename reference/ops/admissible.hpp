@@ -113,10 +113,10 @@ inline constexpr std::array kQuantiseKeys = {
             "has f32"},
     KeySpec{"round", KeyKind::word, "rule", "rule|nearest_even|nearest_away|toward_zero|stochastic",
             "to a code: to nearest, a half to the even one, or as the format's own rule has it; stochastic: "
-            "to either neighbour. Which way halves go in a format whose rule says so, ties= says, not this"},
+            "to either neighbour"},
     KeySpec{"ties", KeyKind::word, "rule", "rule|any|even|away",
             "half-way between two codes of a block format whose rule has no search: the code that its rule "
-            "says, or either; of integer codes the even one, or that away from zero"},
+            "says, or either; of integer codes the even one, or that away from zero (the same as round=)"},
     KeySpec{
         "subnormals", KeyKind::word, "keep", "keep|zero",
         "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},

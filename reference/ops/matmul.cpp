@@ -72,7 +72,9 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
             "/ absmax)"},
     KeySpec{"code", KeyKind::word, "any", "any|divide|reciprocal|direct",
             "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax)"},
-    KeySpec{"ties", KeyKind::word, "any", "any|even|away", "path=q8: a quotient half-way between two codes"},
+    KeySpec{"ties", KeyKind::word, "rule", "rule|any|even|away",
+            "path=q8, q8_1: a quotient half-way between two codes: away from zero, as q8_0's rule has it "
+            "(quantize), either, the even one, or away"},
     KeySpec{"scale_format", KeyKind::word, "f16", "f16|f32",
             "path=q8: what the scales of activations are stored in"},
     KeySpec{"sums", KeyKind::word, "codes", "codes|values",

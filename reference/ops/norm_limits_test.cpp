@@ -191,6 +191,22 @@ TEST(Rmsnorm, x_gamma_that_overflows_claims_nothing_unless_the_order_excludes_it
   expect_caught(c.truth(""), Values{INFINITY, INFINITY});
 }
 
+// 1 / 20000 lies below 2^-14: flushed it is 0, and the mean Inf 0.
+TEST(Rmsnorm, a_mean_of_inf_by_a_reciprocal_that_may_be_0_claims_nothing) {
+  for (const auto& [cols, words, keeps] : {std::tuple{20000, "acc=f16 ftz=yes", false},
+                                           {20000, "acc=f16", true},
+                                           {10000, "acc=f16 ftz=yes", true},
+                                           {70000, "acc=f16", false}}) {
+    OpCase c("rmsnorm", {{"rows", "1"}, {"cols", std::to_string(cols)}, {"dtype", "f32"}});
+    Values x(static_cast<std::size_t>(cols), 1), y(x.size(), 0), lost(x.size(), NAN);
+    x[0] = INFINITY, y[0] = NAN;
+    c.put("x", x);
+    c.put("gamma", Values(x.size(), 1));
+    expect_pass(c.truth(words), y);
+    keeps ? expect_caught(c.truth(words), lost) : expect_pass(c.truth(words), lost);
+  }
+}
+
 TEST(Rmsnorm, a_declared_rounding_that_is_made_passes_and_one_that_is_skipped_is_wrong) {
   int rows = 0, skipped_mid = 0, skipped_gamma = 0, one_percent = 0;
   for (const char* dtype : {"f32", "bf16"})

@@ -78,14 +78,14 @@ inline constexpr PathMeaning kPathMeanings[] = {
 // How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8).
 // Both declared, the kernel's f32 scale and codes are known: a quotient that is a tie in real numbers,
 // frequent where absmax is a small multiple of a power of two, is then no longer in doubt (of q8 `ties` says
-// where a tie of the kernel's own quotient goes).
+// where a tie of the kernel's own quotient goes). So is a block of q8 of which every way finds the same.
 struct Quantising {
   std::string_view scale =
       "any";  // divide fl(absmax / D), reciprocal fl(absmax fl(1 / D)), inverse fl(1 / fl(D / absmax))
   std::string_view code = "any";  // divide fl(x / s), reciprocal fl(x fl(1 / s)), direct fl(x fl(D / absmax))
   // path=tf32: any, nearest_even, nearest_away or toward_zero, of both sides.
   std::string_view tf32 = "any";
-  std::string_view ties = "any";          // of q8: any, even or away
+  std::string_view ties = "any";          // of q8: any, even, away, or rule, which is ggml's: away
   std::string_view scale_format = "f16";  // path=q8: f16 or f32
   bool flush = false;                     // ftz=yes
   bool replayed = false;                  // level=replay: weights of q8 are one number each, decoded
@@ -157,7 +157,7 @@ class Operands {
  private:
   void quantise_e4m3fn(OperandRow& row, std::int64_t index) const;
   void quantise_q8(OperandRow& row, std::int64_t index) const;
-  void quantise_q8_as_declared(OperandRow& row) const;
+  void quantise_q8_as_declared(OperandRow& row, std::size_t first) const;
   void quantise_q8_K(OperandRow& row, std::int64_t index) const;
   bool is_decoded_as_stored() const;
   bool is_declared(const OperandRow& row) const;

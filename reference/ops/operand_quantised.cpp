@@ -159,64 +159,73 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
   }
 }
 
-// Blocks with the f32 scale and the codes of the kernel.
-void Operands::quantise_q8_as_declared(OperandRow& row) const {
+// The block's f32 scale and codes are the kernel's.
+void Operands::quantise_q8_as_declared(OperandRow& row, std::size_t first) const {
   static const ScalarFormat& f16 = scalar_format("f16");
   static const ScalarFormat& f32 = scalar_format("f32");
   const bool wide = path_ == "q8" && quantising_.scale_format == "f32";
-  for (std::size_t first = 0; first < row.exact.size(); first += 32) {
-    const float absmax = absmax_of(row, first, 32);
-    const float direct = 127.0F / absmax;
-    const float d = quantising_.scale == "divide"       ? absmax / 127.0F
-                    : quantising_.scale == "reciprocal" ? absmax * (1.0F / 127.0F)
-                                                        : 1.0F / direct;
-    const double stored = wide ? static_cast<double>(d) : round_to(f16, static_cast<double>(d), kIeee);
-    const float factor = quantising_.code == "divide" ? d : quantising_.code == "direct" ? direct : 1.0F / d;
-    // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and
-    // wrapped by another.
-    const bool lost = !std::isfinite(factor) || static_cast<double>(d) < kLeastNormal;
-    if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
-      open_reach(row, first);
-      any_codes(row, first, 32, absmax / 127.0 + 0x1p-149);
+  const float absmax = absmax_of(row, first, 32);
+  const float direct = 127.0F / absmax;
+  const float d = quantising_.scale == "reciprocal" ? absmax * (1.0F / 127.0F)
+                  : quantising_.scale == "inverse"  ? 1.0F / direct
+                                                    : absmax / 127.0F;
+  const double stored = wide ? static_cast<double>(d) : round_to(f16, static_cast<double>(d), kIeee);
+  const float factor = quantising_.code == "direct" ? direct : 1.0F / d;
+  // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and
+  // wrapped by another.
+  const bool lost =
+      static_cast<double>(d) < kLeastNormal || !std::isfinite(quantising_.code == "divide" ? d : factor);
+  if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
+    open_reach(row, first);
+    any_codes(row, first, 32, absmax / 127.0 + 0x1p-149);
+    return;
+  }
+  for (std::size_t i = first; i < first + 32; ++i) {
+    const auto x = static_cast<float>(row.exact[i]);
+    const float q = quantising_.code == "divide" ? x / d : x * factor;
+    if (std::isnan(x) || stored == 0) {
+      row.center[i] = std::isnan(x) ? row.exact[i] : 0;
+      if (!row.reach.empty()) row.reach[i] = 0;
       continue;
     }
-    for (std::size_t i = first; i < first + 32; ++i) {
-      const auto x = static_cast<float>(row.exact[i]);
-      const float q = quantising_.code == "divide" ? x / d : x * factor;
-      if (std::isnan(x) || stored == 0) {
-        row.center[i] = std::isnan(x) ? row.exact[i] : 0;
-        if (!row.reach.empty()) row.reach[i] = 0;
-        continue;
-      }
-      double even = static_cast<double>(std::nearbyint(q)), away = static_cast<double>(std::round(q));
-      if (quantising_.ties == "even") away = even;
-      if (quantising_.ties == "away") even = away;
-      if (rule(Rule::quotient_ties, 1) == 0) away = even;
-      double low = std::min(even, away), high = std::max(even, away);
-      if (quantising_.flush && std::fabs(row.exact[i]) < kLeastNormal && rule(Rule::quotient_flush, 1) > 0)
-        low = std::min(low, 0.0), high = std::max(high, 0.0);
-      if (is_single(low * stored) && is_single(high * stored))
-        admit(row, i, low * stored, high * stored, f32);
-      else
-        leave_open(row, i);
-    }
-    if (quantising_.flush && !wide && may_vanish(stored)) admit_zeros(row, first, 32);
+    double even = static_cast<double>(std::nearbyint(q)), away = static_cast<double>(std::round(q));
+    if (quantising_.ties == "even") away = even;
+    if (quantising_.ties == "away" || quantising_.ties == "rule") even = away;
+    if (rule(Rule::quotient_ties, 1) == 0) away = even;
+    double low = std::min(even, away), high = std::max(even, away);
+    if (quantising_.flush && std::fabs(row.exact[i]) < kLeastNormal && rule(Rule::quotient_flush, 1) > 0)
+      low = std::min(low, 0.0), high = std::max(high, 0.0);
+    if (is_single(low * stored) && is_single(high * stored))
+      admit(row, i, low * stored, high * stored, f32);
+    else
+      leave_open(row, i);
   }
-  row.same = false;
+  if (quantising_.flush && !wide && may_vanish(stored)) admit_zeros(row, first, 32);
 }
 
-// ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16;
-// ties may go either way (its vector code rounds to even, its plain code away).
+// A block of which every way finds the same scale, a power of two, and so the same quotients: 127 2^e / 127.
+bool is_decided(float absmax) {
+  const float d = absmax / 127.0F;
+  int exponent = 0;
+  return d >= static_cast<float>(kLeastNormal) && std::isfinite(d) && std::frexp(d, &exponent) == 0.5F &&
+         d == absmax * (1.0F / 127.0F) && 1.0F / d == 127.0F / absmax && std::isfinite(1.0F / d);
+}
+
+// ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16.
 void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
-  if (is_declared(row)) return quantise_q8_as_declared(row);
   static const ScalarFormat& f16 = scalar_format("f16");
   const bool wide = path_ == "q8" && quantising_.scale_format == "f32";
   const double g = rule(Rule::quotient_rounding, gamma_n(5 + 2 * decoding_roundings(), kUnit32)),
                g_scale = rule(Rule::scale_rounding, gamma_n(3 + 2 * decoding_roundings(), kUnit32));
-  const std::vector<Enclosure> z = activations(row, index);
-  row.reach.resize(row.exact.size());
+  const bool declared = is_declared(row), known = decoding_roundings() <= 1 && are_singles(row.exact);
+  const std::vector<Enclosure> z = declared ? std::vector<Enclosure>() : activations(row, index);
+  if (!declared) row.reach.resize(row.exact.size());
   for (std::size_t first = 0; first < row.exact.size(); first += 32) {
     const float absmax = absmax_of(row, first, 32);
+    if (declared || (known && is_decided(absmax))) {
+      quantise_q8_as_declared(row, first);
+      continue;
+    }
     const auto d = static_cast<double>(absmax / 127.0F);
     if (wide && absmax != 0 && !(d >= kLeastNormal * (1 + 0x1p-20))) {
       any_codes(row, first, 32, absmax / 127.0 * (1 + g_scale) + 0x1p-149);
@@ -240,6 +249,7 @@ void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
     }
     if (quantising_.flush && !wide && may_vanish(stored + spread)) admit_zeros(row, first, 32);
   }
+  if (!declared) row.undecided.clear();  // not all that is open: `reach` says it
   row.same = false;
 }
 

@@ -139,25 +139,21 @@ Point quotient_rounding() {  // near the tie of 1 and 1.125 by x (448 / absmax)
       },
       Rule::quotient_rounding);
 }
-Point code_step() {
+// A q8 activation beside the largest of its block, against a weight of 1.
+OpCase by_q8(float x, float absmax) {
   Values a(32, 0.0F), b(32, 0.0F);
-  a[0] = 127, a[1] = 2.5F, b[1] = 1;
-  return point(
-      with(
-          "matmul",
-          {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8"}, {"dtype", "f32"}},
-          {{"a", plain("f32", {1, 32}, a)}, {"b", plain("f32", {1, 32}, b)}}),
-      "acc=f32", {3});
+  a[0] = absmax, a[1] = x, b[1] = 1;
+  return with(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8"}, {"dtype", "f32"}},
+      {{"a", plain("f32", {1, 32}, a)}, {"b", plain("f32", {1, 32}, b)}});
+}
+Point code_step() {  // near the tie of 2 and 3, under a scale that is no power of two
+  const float d = 126.0F / 127.0F, x = 2.5F * d;
+  return point(by_q8(x, 126), "acc=f32", {std::round(x / d) * static_cast<double>(round_f16(d))});
 }
 Point quotient_ties() {
-  Values a(32, 0.0F), b(32, 0.0F);
-  a[0] = 127, a[1] = 2.5F, b[1] = 1;
-  return point(
-      with(
-          "matmul",
-          {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8"}, {"dtype", "f32"}},
-          {{"a", plain("f32", {1, 32}, a)}, {"b", plain("f32", {1, 32}, b)}}),
-      "acc=f32 scale=divide code=divide", {static_cast<double>(std::round(2.5F))});
+  return point(by_q8(2.5F, 127), "acc=f32 ties=any", {static_cast<double>(std::round(2.5F))});
 }
 Point quotient_flush() {
   const float absmax = 0x1.c4p-117F, x = 0x1.cp-127F;  // code 0.4375 or 0, against a weight of 448

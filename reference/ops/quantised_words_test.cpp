@@ -134,11 +134,36 @@ TEST(QuantisedWords, ties_of_q8_go_as_they_are_declared) {
   Values a(32, 0.0F);
   a[0] = 127, a[1] = 2.5F;
   const OpCase c = seen_alone(a, 1);
-  const std::string own = "scale=divide code=divide";
-  for (const double code : {2.0, 3.0}) EXPECT_LE(worst_ratio(c.truth(own), std::vector<double>{code}), 1);
-  expect_word(c, own + " ties=away", own + " ties=even", {2}, {3});
-  expect_word(c, own + " ties=even", own + " ties=away", {3}, {2});
-  EXPECT_GT(worst_ratio(c.truth(own), std::vector<double>{4}), 1);
+  // Every way finds the scale 127 / 127 = 1 and the quotient 2.5: declared or not, and undeclared as the rule
+  // of q8_0 has it.
+  for (const std::string own : {"scale=divide code=divide", "", "scale=inverse", "code=reciprocal"}) {
+    expect_word(c, own + " ties=even", own, {3}, {2});
+    expect_word(c, own, own + " ties=even", {2}, {3});
+    expect_word(c, own + " ties=away", own + " ties=even", {2}, {3});
+    expect_word(c, own + " ties=even", own + " ties=away", {3}, {2});
+    for (const double code : {2.0, 3.0})
+      EXPECT_LE(worst_ratio(c.truth(own + " ties=any"), std::vector<double>{code}), 1);
+    EXPECT_GT(worst_ratio(c.truth(own + " ties=any"), std::vector<double>{4}), 1);
+  }
+}
+
+// The same number is judged alike where it is stored and where it is an operand, and round= says the same.
+TEST(QuantisedWords, halves_of_q8_go_one_way_in_a_quantiser_and_in_a_product) {
+  Values x(32, 0.0F);
+  x[0] = 127, x[1] = 2.5F;
+  const OpCase product = seen_alone(x, 1);
+  OpCase stored("quantize", {{"rows", "1"}, {"cols", "32"}, {"to", "q8_0"}});
+  stored.put("x", x);
+  for (const auto& [words, code] : {std::pair{"", 3.0}, {"ties=away", 3.0}, {"ties=even", 2.0}}) {
+    const Truth in_product = product.truth(words), in_store = stored.truth(words);
+    EXPECT_EQ(in_product.value[0], code) << words;
+    EXPECT_EQ(in_store.value[1], code) << words;
+    EXPECT_EQ(in_store.limit[1], 0) << words;
+  }
+  EXPECT_EQ(stored.truth("round=nearest_even").value[1], 2);
+  EXPECT_EQ(stored.truth("round=nearest_away").value[1], 3);
+  EXPECT_THROW((void)stored.truth("round=nearest_even ties=away"), InputError);
+  EXPECT_NO_THROW((void)stored.truth("round=nearest_away ties=away"));
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // x[rows,cols] dtype, gamma[cols] f32 -> y[rows,cols] dtype; eps > 0.
 //
 // Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that
-// element is NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the
+// element is NaN (Inf / Inf) and the finite ones are 0; nothing is claimed of these where n in `acc` may be
+// Inf, or 1/n 0: their mean may be NaN. A gamma that is not finite: IEEE product with the
 // normalised x. Where a square, the sum or x gamma may overflow `acc`, nothing is claimed (limit +Inf).
 //
 // Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by
@@ -47,6 +48,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double div_ulp = contract.number("div_ulp"), rsqrt_ulp = contract.number("rsqrt_ulp");
   const Enclosure eps = held_eps(a.real("eps"), acc);
   const double n = static_cast<double>(cols), most_inverse = largest_inverse(eps, rsqrt_ulp, acc);
+  // A mean of Inf is Inf.
+  const bool keeps_inf = n < acc.max_finite && divided({1, 0}, count(n, acc), acc, div_ulp, 1).low() > 0;
   Truth t = make_truth("y", x.size(), "reference/ops/rmsnorm: squares, sum, rsqrt and two products");
 
   const auto of_row = [&](std::size_t first) {
@@ -56,6 +59,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       for (std::size_t i = 0; i < cols; ++i) {
         if (any_nan || std::isinf(row[i]))
           set_special(t, first + i, std::nan(""));
+        else if (!keeps_inf)
+          set_unclaimed(t, first + i);
         else
           affine.set_vanished(t, first + i, row[i], gain[i]);
       }
@@ -99,7 +104,8 @@ const Op kRmsnorm = {
                  const Contract& contract) { return row_stages("rmsnorm", a, set, contract); },
     .special =
         "a row with a NaN: NaN\n"
-        "a row with an Inf: NaN there, for Inf / Inf, and 0 elsewhere\n"
+        "a row with an Inf: NaN there, for Inf / Inf, and 0 elsewhere (nothing is claimed where 1/n may be 0 "
+        "in acc)\n"
         "a gamma that is not finite: by IEEE rules in its column",
 };
 

@@ -38,7 +38,8 @@ void build_matmul(const Call& call, Graph& graph) {
     if (!seen.decoders.empty()) return "mul_mat_decoded_from_" + names_of(seen.decoders);
     return "mul_mat_" + (seen.products.empty() ? name + "_blocked" : names_of(seen.products));
   };
-  graph.contract = "acc=f32 out=f32";
+  // Vector code rounds halves of activations to even, plain code away from zero.
+  graph.contract = std::string("acc=f32 out=f32") + (path == "q8" || path == "q8_1" ? " ties=any" : "");
   graph.finish(ggml_mul_mat(graph.context(), graph.input(b), graph.input(a)), call.output("y"));
 }
 

@@ -50,9 +50,13 @@ void q8_contract(const Attributes& a, const Choices& c, Words& words) {
   const bool is_wide = choice(c, "acc") == "f64" && !by_blocks;
   words.say("acc", is_wide ? "f64" : "f32");
   if (is_wide) words.say("dequant_roundings", "0"), words.say("epilogue_roundings", "0");  // nothing is f32
-  if (choice(c, "say") == "sharp" && choice(c, "untold") != "all")
-    for (const char* key : {"scale", "code", "ties"})
-      if (choice(c, "untold") != key) words.say(key, choice(c, key));
+  const std::string& untold = choice(c, "untold");
+  const bool told = choice(c, "say") == "sharp" && untold != "all";
+  for (const char* key : {"scale", "code"})
+    if (told && untold != key) words.say(key, choice(c, key));
+  // By their rule halves go away from zero.
+  const bool either = choice(c, "ties") == "even" || untold == "ties";
+  words.say("ties", told && untold != "ties" ? choice(c, "ties") : either ? "any" : "rule");
   if (a.text("path") == "q8") words.say("scale_format", choice(c, "scale_format"));
   if (are_values_summed(a, c)) words.say("sums", "values");
   const bool sharp = choice(c, "say") == "sharp" && !by_blocks;
