@@ -80,6 +80,21 @@ TEST(Manual, every_matrix_unit_has_a_page_that_says_how_it_forms_a_block) {
             std::string::npos);
 }
 
+TEST(Manual, a_key_has_a_page_with_each_of_its_meanings_and_the_ops_that_have_it) {
+  const std::string ties = assay("manual ties").text;
+  for (const char* part : {"ties\n", "\nof a contract: kv_write quantize requantize\n",
+                           "\nof a contract: matmul\n", "rule|any|even|away", "half-way between two codes"})
+    EXPECT_NE(ties.find(part), std::string::npos) << part << ties;
+  const std::string scale = assay("manual scale").text;
+  EXPECT_NE(scale.find("\nof a case: attention\n"), std::string::npos) << scale;
+  EXPECT_NE(scale.find("\nof a contract: wht\n"), std::string::npos) << scale;
+  const Outcome near = assay("manual tiess");
+  EXPECT_EQ(near.code, 2);
+  EXPECT_NE(near.text.find("no op, key, format or matrix unit 'tiess'; did you mean 'ties'?"),
+            std::string::npos)
+      << near.text;
+}
+
 TEST(Help, every_subcommand_has_an_example_and_every_example_runs) {
   std::vector<std::string> examples = lines_that_begin(assay("--help").text, "assay ");
   EXPECT_GE(examples.size(), 5U);

@@ -1,14 +1,16 @@
-// assay manual: one page for each op and each format, as plain text or as Markdown.
+// assay manual: one page for each op, format, matrix unit and key, as plain text or as Markdown.
 #include "harness/cli/manual.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "harness/cli/commands.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
 #include "reference/arithmetic/order.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/near_names.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/operand.hpp"
 #include "reference/ops/replayed_moe.hpp"
@@ -296,17 +298,66 @@ std::string manual_page(const MatrixUnit& u, bool markdown) {
   return std::move(page).text();
 }
 
+// An op, or a key in each of its meanings, with the ops that have it.
+std::string page_of(std::string_view name, bool markdown) {
+  const std::vector<std::string> ops = op_names();
+  if (std::ranges::count(ops, name) > 0) return manual_page(op(name), markdown);
+  struct Meaning {
+    const KeySpec* key;
+    const char* of;  // a case or a contract
+    std::vector<std::string> ops;
+  };
+  std::vector<Meaning> meanings;
+  for (const std::string& each : ops) {
+    const Op& o = op(each);
+    for (const auto& [keys, of] : {std::pair{o.attributes, "a case"}, {o.contract, "a contract"}})
+      for (const KeySpec& k : keys) {
+        if (k.name != name) continue;
+        const auto same = [&](const Meaning& m) {
+          return m.of == of && m.key->meaning == k.meaning && m.key->allowed == k.allowed &&
+                 m.key->fallback == k.fallback && m.key->needs == k.needs;
+        };
+        const auto known = std::ranges::find_if(meanings, same);
+        if (known != meanings.end())
+          known->ops.push_back(each);
+        else
+          meanings.push_back({&k, of, {each}});
+      }
+  }
+  if (meanings.empty()) {
+    std::set<std::string> names(ops.begin(), ops.end());
+    for (const std::string& each : ops)
+      for (const auto& keys : {op(each).attributes, op(each).contract})
+        for (const KeySpec& k : keys) names.emplace(k.name);
+    for (const Format& f : formats()) names.emplace(f.name);
+    for (const MatrixUnit& unit : matrix_units()) names.emplace(unit.name);
+    const std::string near = nearest_name(name, {names.begin(), names.end()});
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("no op, key, format or matrix unit '{}'; {}allowed: {}", excerpt(name),
+                                 near.empty() ? "" : fmt::format("did you mean '{}'? ", near),
+                                 "what `assay list ops|formats|units` names, and the keys of their pages"));
+  }
+  Page page(markdown);
+  page.title(name, "a key");
+  for (const Meaning& m : meanings) {
+    page.section(fmt::format("of {}", m.of), fmt::format("{}", fmt::join(m.ops, " ")));
+    add_keys(page, {m.key, 1}, "key");
+  }
+  return std::move(page).text();
+}
+
 void add_manual(const Command& program, int& exit_code) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto markdown = std::make_shared<bool>(false);
   const Command command = program.subcommand(
-      "manual", "Print the page of an op, a format, a matrix unit or the schedules, or of every op");
-  command.option(
-      "name", *words,
-      "Ops, formats and matrix units; none: all ops; formats, units: all of them; schedules: their keys");
+      "manual", "Print the page of an op, a format, a matrix unit, a key or the schedules, or of every op");
+  command.option("name", *words,
+                 "Ops, formats, matrix units and keys; none: all ops; formats, units: all of them; "
+                 "schedules: their keys");
   command.flag("--markdown", *markdown, "As Markdown");
   command.footer(
       "Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual hopper_f16\n  assay manual "
+      "ties\n  assay manual "
       "schedules\n  assay manual "
       "--markdown");
   command.callback([words, markdown, &exit_code] {
@@ -331,7 +382,7 @@ void add_manual(const Command& program, int& exit_code) {
       fmt::print("{}{}", i == 0 ? "" : "\n",
                  f != nullptr      ? manual_page(*f, *markdown)
                  : unit != nullptr ? manual_page(*unit, *markdown)
-                                   : manual_page(op(name), *markdown));
+                                   : page_of(name, *markdown));
     }
   });
 }

@@ -48,7 +48,8 @@ constexpr KeySpec kContract[] = {
      "number, 1 of zeros; q8_1: q8_0 and its "
      "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
     {"convert", KeyKind::word, "none", "none|f16|bf16",
-     "format that K and V as decoded, code times scale, are converted to first, to nearest"},
+     "format that K and V as decoded, code times scale, are converted to first, to nearest; refused beside a "
+     "unit that does not take it"},
     {"v_inverse", KeyKind::word, "value", "value|row",
      "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
      "the sum, once per output row"},

@@ -42,16 +42,17 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   return {x, x == 0 && ds == 0 && row.bias.empty() ? 0.0 : e + kTiny};
 }
 
-}  // namespace
-
-namespace {
+// Whether equal scores are equal logits: a quotient or a tanh that may err need not give two lanes the same
+// number, one by the body of a loop and one by its end, nor be monotone.
+bool caps_alike(const AttentionArithmetic& how, const QueryRow& row) {
+  return row.softcap == 0 || (how.tanh_ulp <= 0.5 && how.div_ulp <= 0.5);
+}
 
 // Running maxima of every part, and the tiles where the kernel's own maximum may rise.
 void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64_t keys, RowLogits& r) {
   const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
-  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises. A tanh
-  // is monotone where it is rounded correctly.
-  const bool by_score = row.bias.empty() && (row.softcap == 0 || how.tanh_ulp <= 0.5);
+  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises.
+  const bool by_score = row.bias.empty() && caps_alike(how, row);
   const auto low = [&](std::int64_t j) { return by_score ? r.s[j] - r.ds[j] : r.x[j] - r.e[j]; };
   const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };
   for (std::int64_t t = 0; t < tiles; ++t)
@@ -117,8 +118,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
   double first = 0;
   // Equal scores are equal arguments; of a fused difference they need not be 0.
   r.all_equal = !row.sink && row.bias.empty() && !how.fused_argument;
-  // A tanh that may err need not give two lanes the same number: one for the body of a loop, one for its end.
-  const bool caps = row.softcap > 0 && how.tanh_ulp > 0.5;
+  const bool alike = caps_alike(how, row);
   for (std::int64_t j = 0; j < kv.keys; ++j) {
     if (!row.sees(j)) continue;
     const Score s = !computed.empty()
@@ -129,7 +129,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     const LogitError x = logit(how, row, scores, s.s, s.ds, j, behind);
     r.x[j] = x.x, r.e[j] = x.e;
     if (!r.any) first = s.s;
-    r.all_equal = r.all_equal && s.ds == 0 && s.s == first && (!caps || s.s == 0) &&
+    r.all_equal = r.all_equal && s.ds == 0 && s.s == first && (alike || s.s == 0) &&
                   std::isfinite(x.e);  // Inf - Inf is not 0
     r.top = std::max(r.top, x.x);
     r.any = true;

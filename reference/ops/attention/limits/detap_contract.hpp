@@ -190,6 +190,11 @@ struct Kernel {
     converts_k = to != "none" && to != g.k_format;
     converts_v = to != "none" && to != g.v_format;
     if (to != "none") convert = cast_to(to);
+    for (const auto& [key, sum] : {std::pair{"qk", qk}, {"pv", pv}})  // tf32 holds all of f16 and of bf16
+      if (to != "none" && sum.unit != nullptr && !accepts(*sum.unit, to) && sum.unit->inputs != "tf32")
+        throw InputError(InputErrorKind::bad_contract,
+                         fmt::format("attention: convert={} with {}={}, which takes {}", to, key, sum.name,
+                                     sum.unit->inputs));
     converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
     q_blocks = quantises_blocks(c.text("q"));
     if (converts_q && !q_blocks) q = cast_to(c.text("q"));

@@ -1,4 +1,5 @@
 // What an eleventh reading of the manual broke of the limits of attention, beside what stays caught.
+#include <algorithm>
 #include <cmath>
 
 #include "reference/ops/attention/limits/strangers_testing.hpp"
@@ -184,6 +185,38 @@ TEST(AttentionOfStrangers, a_subnormal_exponential_errs_by_subnormal_ulps) {
   const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned argument=rounded exp_ulp=";
   expect_pass(c.truth(emu + "65536"), Values{1.4903598355431313e-08F});
   expect_caught(c.truth(emu + "16384"), Values{1.4903598355431313e-08F});
+}
+
+// Equal scores, divided by the cap within div_ulp: 3 ulps below the quotient in the first tile, 2 in the
+// second, and so on. The maximum rises by an ulp in each, and the unit cuts its 14-bit register of 16 1.875 =
+// 30 three times, to 29.992; the sum of 48 0.25 is 12: 41.992 / 64 = 0.65613, of 0.65625.
+TEST(AttentionOfStrangers, equal_scores_may_have_unequal_quotients_under_a_soft_cap) {
+  Values v(64, 0.25F);
+  std::fill_n(v.begin(), 16, 1.875F);
+  const OpCase c = filled({{"d", "1"},
+                           {"dv", "1"},
+                           {"len", "64"},
+                           {"scale", "1"},
+                           {"softcap", "50"},
+                           {"k", "f32"},
+                           {"v", "e4m3fn"}},
+                          {1}, Values(64, 20), v);
+  const std::string emu =
+      "level=emu order=sequential scaling=scores tiles=aligned sink=last exp_ulp=0.5 tanh_ulp=0.5 p=e4m3fn "
+      "pv=ada_fp8 tile=16 div_ulp=";
+  expect_pass(c.truth(emu + "4"), Values{0.656128883F});
+  expect_caught(c.truth(emu + "0.5"), Values{0.656128883F});
+}
+
+// K as f16 numbers, and codes of FP8: one contract cannot say both.
+TEST(AttentionOfStrangers, a_conversion_to_what_the_unit_does_not_take_is_refused) {
+  const OpCase c = equal({{"kv", "e4m3fn"}}, {1, 2});
+  for (const char* words : {"qk=hopper_fp8 q=e4m3fn convert=f16", "pv=hopper_fp8 p=e4m3fn convert=bf16",
+                            "qk=hopper_bf16 convert=f16", "pv=int8_dot convert=f16"})
+    EXPECT_THROW((void)c.truth(words), InputError) << words;
+  for (const char* words : {"qk=hopper_f16 convert=f16", "qk=hopper_tf32 convert=bf16 pv=hopper_bf16",
+                            "qk=hopper_fp8 q=e4m3fn pv=hopper_f16"})
+    EXPECT_NO_THROW((void)c.truth(words)) << words;
 }
 
 }  // namespace
