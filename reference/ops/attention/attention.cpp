@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/ops/attention/conversions.hpp"
@@ -117,7 +118,7 @@ void unclaim_tiny_rows(const AttentionProblem& problem, const Contract& contract
         double largest = 0;
         for (const double each : problem.q(b, i, h)) largest = std::max(largest, std::fabs(each));
         const bool is_normal = largest >= most * 0x1p-125 && most < largest * 0x1p127;
-        if (largest > 0 && !is_normal)
+        if (largest > 0 && !claims(Rule::quotient_range, is_normal))
           std::fill_n(limit.begin() + problem.out_index(b, i, h), g.dv,
                       std::numeric_limits<double>::infinity());
       }
