@@ -85,8 +85,16 @@ std::string line_of(const formula::FormulaOp& f) {
   std::string line(o.name);
   for (const KeySpec& spec : o.attributes) {
     const std::string name(spec.name);
-    if (spec.kind == KeyKind::real) continue;
     line += fmt::format(" {}={}", name, example.text(name));
+    if (spec.kind == KeyKind::real) {  // a kernel that has a constant in its place
+      for (const double x : {8 * example.real(name), example.real(name) / 2}) {
+        try {
+          line += "," + KeyTable("attribute", o.attributes).canonical(spec, fmt::format("{}", x));
+        } catch (const InputError&) {  // beyond the attribute's own range
+        }
+      }
+      continue;
+    }
     if (spec.kind != KeyKind::integer) {
       for (const std::string_view word : listed_words(spec.allowed))
         if (!word.empty() && word != example.text(name)) line += fmt::format(",{}", word);
@@ -105,8 +113,8 @@ std::string line_of(const formula::FormulaOp& f) {
     }
   }
   return line +
-         " fill=gaussian,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,sparse,front_load "
-         "variant=all";
+         " fill=gaussian,trained,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,sparse,"
+         "front_load layout=dense,gaps,far variant=all";
 }
 
 }  // namespace

@@ -26,6 +26,9 @@ void wide(const FillRequest&, Values&);
 void ladder(const FillRequest&, Values&);
 void below_powers(const FillRequest&, Values&);
 
+// trained.cpp: any op; each tensor by what it is of a model.
+void trained(const FillRequest&, Values&);
+
 // reductions.cpp: any op; one element of a row, or of each run, carries what is summed or compared.
 void last_element(const FillRequest&, Values&);
 void carrier(const FillRequest&, Values&);

@@ -72,6 +72,9 @@ constexpr Fill kFills[] = {
     {"extreme", "attention", "V near +-60000: a 16-bit accumulator overflows", extreme_values},
 
     {"gaussian", "", "unit normal: the customary input, kept as the baseline", gaussian},
+    {"trained", "",
+     "the look of a trained model: small weights, positive gains, channels with a mean, one of them massive",
+     trained},
     {"uniform", "", "uniform in [0.5, 1.5): biased accumulation adds up", uniform},
     {"integers", "", "small integers: exact in any width (not in WMMA of gfx1151), so only index errors show",
      integers},

@@ -196,6 +196,12 @@ struct FormulaOp::Parts {
           const auto order = draw.permutation(static_cast<std::int64_t>(span));
           for (std::int64_t i = 0; i < inner; ++i) values[row + i] = low + order[i];
         }
+      } else if (IndexDraw run(state ^ (values.size() * 0xd6e8feb86659fd93u));
+                 run.below(3) == 0 && span >= values.size()) {
+        // One after the other, as positions of a prompt are, from a first one that is small as often as large.
+        const auto first = static_cast<std::int64_t>(run.below(span - values.size() + 1) >> run.below(20));
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = low + first + static_cast<std::int64_t>(i);
       } else {
         for (auto& v : values) v = low + static_cast<std::int64_t>(draw.below(span));
         // Both ends are among many: -1 for none, the last page.
