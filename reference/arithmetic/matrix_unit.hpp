@@ -55,9 +55,9 @@ inline constexpr CombineMeaning kCombineMeanings[] = {
      "of c"},
     {Combine::exact, "exact", "the exact sum of g products and c, rounded once"},
     {Combine::pairwise_flush, "pairwise_flush",
-     "products and sums are f32 operations to nearest; subnormal inputs and results become zero; (p0 + p1) + "
-     "(p2 "
-     "+ p3) of four, p0 + p1 of two, then c + that"},
+     "products and sums are f32 operations to nearest; inputs that are subnormal in their own format become "
+     "zero, and results that are subnormal in f32; (p0 + p1) + (p2 + p3) of four, p0 + p1 of two, then c + "
+     "that"},
     {Combine::floor, "floor",
      "products are cut at M_p - F, M_p their largest exponent; their sum is floored toward -Inf at E - 31 "
      "and c "

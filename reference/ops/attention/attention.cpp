@@ -310,6 +310,6 @@ const Op kAttention{
     "a row of nothing but logits of -Inf, and where q is infinite: nothing is claimed\n"
     "keys that a mask hides: as if they were not there, but under hidden=added and empty=mean\n"
     "scales of K and V: of each number, or in f32 of a logit or an output; a weight's under p=f32 alone, and "
-    "numbers that are summed in f16 or bf16 have theirs"};
+    "numbers that are summed in f16 or bf16 have theirs; at level=emu codes enter as that level says"};
 
 }  // namespace assay

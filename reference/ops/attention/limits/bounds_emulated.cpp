@@ -159,7 +159,10 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   r.radius.resize(n);
   const double unscale = f32(std::ldexp(query.v_scale, -how_.p_shift));
   for (std::size_t c = 0; c < n; ++c) {
-    const Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), {unscale, unscale});
+    Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), {unscale, unscale});
+    // p_shift and a small scale of V may leave before the quotient, which is subnormal then.
+    const auto apart = [&](double q) { return unscale < 1 && q != 0 && std::isfinite(q) ? least_step : 0; };
+    out = {out.low - apart(out.low), out.high + apart(out.high)};
     r.centre[c] = 0.5 * (out.low + out.high);
     r.radius[c] = 0.5 * (out.high - out.low);
   }

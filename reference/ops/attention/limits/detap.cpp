@@ -163,6 +163,10 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const DotError sum(kernel.rowsum, {terms, terms, 1, depth}, 1.0, 0.0);
   double absolute = (n + 1) * e.flush;
   if (kernel.cast_in_sum && !kernel.p_exact) absolute += n * kernel.p.tiny / kernel.p_scale;
+  // A unit that reads subnormal operands as 0.
+  if (kernel.rowsum.unit != nullptr && kernel.rowsum.unit->combine == Combine::pairwise_flush)
+    absolute +=
+        n * std::ldexp(1.0, emin_of(kernel.rowsum.unit->inputs)) / (kernel.cast_in_sum ? kernel.p_scale : 1);
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;

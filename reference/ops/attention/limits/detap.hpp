@@ -103,7 +103,8 @@
 //    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way:
 //    nothing cancels, and D = A + |o| in 2. where there is more than one tile. denominator=cast: numerator
 //    and denominator share it: u_p joins theta instead, and the absolute part acts on the row sum too, by n
-//    (eta_p + 2^-126) / W more in e_l.
+//    (eta_p + 2^-126) / W more in e_l. rowsum in a unit that reads operands below 2^emin as 0: by n 2^(emin -
+//    p_shift) / W more.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
 //              theta)(1 + u_p) and largest head max|v|

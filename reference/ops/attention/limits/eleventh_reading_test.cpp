@@ -219,5 +219,34 @@ TEST(AttentionOfStrangers, a_conversion_to_what_the_unit_does_not_take_is_refuse
     EXPECT_NO_THROW((void)c.truth(words)) << words;
 }
 
+// exp(-11) is subnormal in f16: a unit that reads it as 0 loses it from the row sum.
+TEST(AttentionOfStrangers, a_unit_that_flushes_its_inputs_may_lose_weights_from_the_row_sum) {
+  const OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"kv", "f16"}}, {1}, {0, -11}, {1, 2});
+  const std::string tiles =
+      "level=detap order=sequential tiles=aligned scaling=scores sink=last tile=4 p=f16 exp_ulp=0.5 "
+      "div_ulp=0.5 "
+      "denominator=";
+  const double p = round_to(scalar_format("f16"), std::exp(-11.0)), lost = 1 + 2 * p;
+  expect_pass(c.truth(tiles + "cast rowsum=cdna2_f16"), Values{static_cast<float>(lost)});
+  expect_caught(c.truth(tiles + "cast rowsum=cdna3_f16"), Values{static_cast<float>(lost)});
+  expect_caught(c.truth(tiles + "cast rowsum=cdna2_f16"), Values{static_cast<float>(1 + 20 * p)});
+}
+
+// o / (2^8 l) as one quotient is subnormal, and errs by subnormal ulps; o / l first is not.
+TEST(AttentionOfStrangers, a_shift_may_leave_before_the_quotient) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"dtype", "bf16"}, {"sinks", "yes"}},
+             {1}, {0}, {0x1p-17F});
+  c.put("sinks", {80});
+  const std::string emu =
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=65536 p=f16 "
+      "p_shift=";
+  const double exact = c.truth(emu + "8").value[0], off = exact + 65536 * 0x1p-149;
+  const double stored = round_to(scalar_format("bf16"), off);
+  expect_pass(c.truth(emu + "8"), Values{static_cast<float>(stored)});
+  expect_caught(c.truth(emu + "8"), Values{static_cast<float>(4 * stored)});
+}
+
 }  // namespace
 }  // namespace assay::testing
