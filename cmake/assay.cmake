@@ -106,16 +106,19 @@ function(assay_no_orphan_folders)
   endforeach()
 endfunction()
 
-# assay_test(NAME SOURCES a_test.cpp LABELS truth... LINK libs [TIMEOUT s] [NEEDS backends]): one GoogleTest program, one ctest
-# test per TEST. It is not there when a backend that it needs by name was not built.
+# assay_test(NAME SOURCES a_test.cpp LABELS truth... LINK libs [TIMEOUT s] [COST s] [NEEDS backends]): one GoogleTest program,
+# one ctest test per TEST. It is not there when a backend that it needs by name was not built. COST: what takes long begins first.
 function(assay_test name)
-  cmake_parse_arguments(arg "WHOLE" "TIMEOUT" "SOURCES;LABELS;LINK;NEEDS" ${ARGN})
+  cmake_parse_arguments(arg "WHOLE" "TIMEOUT;COST" "SOURCES;LABELS;LINK;NEEDS" ${ARGN})
   assay_backends_built(runnable ${arg_NEEDS})
   if(NOT BUILD_TESTING OR NOT runnable)
     return()
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 1200)
+  endif()
+  if(NOT arg_COST)
+    set(arg_COST 0)
   endif()
   if(ASSAY_SANITIZER)  # the same tests at the same sizes, several times slower
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
@@ -126,11 +129,11 @@ function(assay_test name)
   assay_precompiled_from(assay_precompiled_test ${name})
   if(arg_WHOLE)  # start-up dominates: one ctest test for the whole program
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)  # a log cut short by CI still holds the failures
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
   else()
     list(GET arg_LABELS 0 first_label)
     gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 600
-      PROPERTIES LABELS "${first_label}" TIMEOUT ${arg_TIMEOUT})
+      PROPERTIES LABELS "${first_label}" TIMEOUT ${arg_TIMEOUT} COST ${arg_COST})
     if(NOT arg_LABELS STREQUAL first_label)  # gtest_discover_tests takes no list as a property: ctest sets the rest
       set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
       file(WRITE ${labels_file} "if(${name}_TESTS)
