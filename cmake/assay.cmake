@@ -106,6 +106,16 @@ function(assay_no_orphan_folders)
   endforeach()
 endfunction()
 
+# assay_nightly(TEST FILTER LABELS... TIMEOUT s): TEST.nightly, what of the program TEST matches, with the budget that it has where
+# ASSAY_NIGHTLY is set.
+function(assay_nightly name filter)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS")
+  if(TARGET ${name})
+    add_test(NAME ${name}.nightly COMMAND ${name} --gtest_filter=${filter})
+    set_tests_properties(${name}.nightly PROPERTIES LABELS "nightly;${arg_LABELS}" ENVIRONMENT ASSAY_NIGHTLY=1 TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()
+
 # assay_test(NAME SOURCES a_test.cpp LABELS truth... LINK libs [TIMEOUT s] [COST s] [NEEDS backends]): one GoogleTest program,
 # one ctest test per TEST. It is not there when a backend that it needs by name was not built. COST: what takes long begins first.
 function(assay_test name)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -244,7 +245,9 @@ const Subject kSubjects[] = {
     {"f16", "e4m3fn", "qk=f32 q=e4m3fn p=bf16 pv=f32 tile=32 promote=32 order=tiles", 32},
 };
 
+// All rounds at night, a quarter of them by day.
 TEST(AttentionAttack, kernels_that_choose_what_the_contract_leaves_open_to_hurt_stay_within_the_limit) {
+  const bool nightly = std::getenv("ASSAY_NIGHTLY") != nullptr;
   std::int64_t outputs = 0, outside = 0;
   for (const Subject& subject : kSubjects) {
     Attacked all;
@@ -252,7 +255,7 @@ TEST(AttentionAttack, kernels_that_choose_what_the_contract_leaves_open_to_hurt_
                                         subject.contract.find("a100") != std::string::npos
                                     ? 8
                                     : 24;
-    for (std::int64_t round = 0; round < rounds; ++round)
+    for (std::int64_t round = 0; round < rounds; round += nightly ? 1 : 4)
       for (const Design fill : kDesigns) {
         const std::int64_t keys = 1 + (round * 61 + 97 * static_cast<std::int64_t>(fill)) % 260;
         const Attacked r = attack(subject.contract, subject.dtype, subject.kv, fill, keys, subject.d, 16,
@@ -268,7 +271,7 @@ TEST(AttentionAttack, kernels_that_choose_what_the_contract_leaves_open_to_hurt_
     EXPECT_LT(all.unclaimed, all.outputs / 10);
   }
   EXPECT_EQ(outside, 0);
-  EXPECT_GE(outputs, 1'000'000);
+  EXPECT_GE(outputs, nightly ? 1'000'000 : 250'000);
 }
 
 TEST(AttentionAttack, a_kernel_that_skips_the_declared_rounding_of_its_weights_leaves_the_limit) {
