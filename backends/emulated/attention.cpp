@@ -222,7 +222,7 @@ void run_attention(const Call& call, const assay_plugin::Trace& trace) {
           row.q_format = q_convert == "none" ? g.dtype : q_convert;
           double q_scale = 1;
           if (assay::quantises_rows(q_convert)) {
-            assay::QuantisedRow codes = assay::quantise_row(assay::scalar_format(q_convert), stored_q);
+            assay::QuantisedRow codes = assay::quantise_row(assay::scalar_format(q_convert), stored_q, 0.5);
             q = std::move(codes.codes), q_scale = static_cast<double>(codes.scale);
           } else if (q_convert != "none") {
             for (float& x : q)

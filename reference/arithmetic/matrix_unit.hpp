@@ -38,9 +38,10 @@ struct CombineMeaning {
 };
 inline constexpr CombineMeaning kCombineMeanings[] = {
     {Combine::truncate, "truncate",
-     "M is the largest exponent of the g products and of c, not normalised (a product's is e_a + e_b), but "
-     "at "
-     "least `least`; each term is cut toward zero to a multiple of 2^(M - F), the cut terms add exactly, and "
+     "M is the largest exponent of the g products and of c that are not 0, not normalised (a product's is "
+     "e_a "
+     "+ e_b), but at least `least`; each term is cut toward zero to a multiple of 2^(M - F), the cut terms "
+     "add exactly, and "
      "their sum is rounded once"},
     {Combine::truncate_scaled, "truncate_scaled",
      "as `truncate`, the exponents of one e8m0 scale per operand and block added to each product's"},

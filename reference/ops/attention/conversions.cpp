@@ -66,11 +66,11 @@ std::optional<Encoded> converted(const Encoded& tensor, const std::string& name,
 
 // One block of q becomes what q8_0 keeps of it. The square of what another quantiser may make of it, summed.
 // `stored`: the format of the scale.
-double quantise(std::span<double> x, const ScalarFormat& stored) {
+double quantise(std::span<double> x, const ScalarFormat& stored, double div_ulp) {
   double a = 0;
   for (const double e : x) a = std::max(a, std::fabs(e));
-  const double low = round_to(stored, a / 127 * (1 - 4 * kU)),
-               high = round_to(stored, a / 127 * (1 + 4 * kU));
+  const double off = quotient_error(div_ulp);
+  const double low = round_to(stored, a / 127 * (1 - off)), high = round_to(stored, a / 127 * (1 + off));
   if (high == 0) {
     std::ranges::fill(x, 0.0);
     return 0;
@@ -80,7 +80,8 @@ double quantise(std::span<double> x, const ScalarFormat& stored) {
   for (double& e : x) {
     const double t = 127 * e / a;
     const double n = std::round(t);
-    const bool tied = std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= 127 * 6 * kU + 0x1p-40;
+    const bool tied =
+        std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= 127 * quotients_error(div_ulp) + 0x1p-40;
     const double step = (tied ? high : 0.0) + (std::fabs(n) + (tied ? 1 : 0)) * (high - low);
     uncertainty += step * step;
     e = n * s;
@@ -88,7 +89,8 @@ double quantise(std::span<double> x, const ScalarFormat& stored) {
   return uncertainty;
 }
 
-bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, std::vector<double>& uncertainty) {
+bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, double div_ulp,
+                  std::vector<double>& uncertainty) {
   const std::size_t block = q8_K ? kSuperBlock : kBlock;
   if (width % block != 0) return false;
   const ScalarFormat& stored = scalar_format(q8_K ? "f32" : "f16");
@@ -102,7 +104,7 @@ bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, std::vec
     }
     double squares = 0;
     for (std::size_t i = 0; i < width; i += block)
-      squares += quantise(std::span(x).subspan(row * width + i, block), stored);
+      squares += quantise(std::span(x).subspan(row * width + i, block), stored, div_ulp);
     uncertainty[row] = std::sqrt(squares) * (1 + 0x1p-40);
   }
   return true;
@@ -110,8 +112,9 @@ bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, std::vec
 
 // What the sums of q's blocks do to logits (q=q8_1): of q as it was and as its codes stand for.
 void bound_block_sums(const AttentionProblem& problem, const std::vector<double>& before,
-                      const std::vector<double>& after, Conversions& done) {
+                      const std::vector<double>& after, double div_ulp, Conversions& done) {
   const AttentionGeometry& g = problem.geometry();
+  const double quotient = quotient_error(div_ulp);
   // Without a minimum, or an offset of codes that a kernel may take for one, nothing meets the sums.
   if (minima(problem.k(), 0).empty()) return;
   const ScalarFormat& f16 = scalar_format("f16");
@@ -145,11 +148,11 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
           const double undecided = done.q_uncertainty[row] > 0 ? kBlock : 0;  // codes that may be another
           const double codes = s > 0 ? std::fabs(sum) / s + undecided : 127.0 * kBlock,
                        size = codes * a / 127;
-          double off = size * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + 4 * kU) + 0x1p-25 * (1 + codes);
+          double off = size * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + quotient) + 0x1p-25 * (1 + codes);
           if (s > 0 &&
               undecided == 0)  // the codes are known, and so is the stored sum, but for the last bits of d
-            off = std::max(std::fabs(round_to(f16, sum / s * a / 127 * (1 - 4 * kU)) - sum),
-                           std::fabs(round_to(f16, sum / s * a / 127 * (1 + 4 * kU)) - sum));
+            off = std::max(std::fabs(round_to(f16, sum / s * a / 127 * (1 - quotient)) - sum),
+                           std::fabs(round_to(f16, sum / s * a / 127 * (1 + quotient)) - sum));
           // Beyond the largest f16 the sum is Inf, and times a minimum of 0 NaN.
           if (!(size * (1 + 0x1p-10) < f16.max_finite)) {
             done.minimum_error[row] = std::numeric_limits<double>::infinity();
@@ -189,19 +192,20 @@ void size_block_sums(const AttentionProblem& problem, const std::vector<double>&
 }
 
 // Every finite row becomes what its codes stand for.
-void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width,
+void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width, double div_ulp,
                    std::vector<double>& uncertainty) {
   uncertainty.assign(x.size() / width, 0.0);
   for (std::size_t row = 0; row < uncertainty.size(); ++row) {
     const std::span<double> q(x.data() + row * width, width);
     if (!std::ranges::all_of(q, [](double e) { return std::isfinite(e); })) continue;
-    const QuantisedRow r = quantise_row(format, q);
+    const QuantisedRow r = quantise_row(format, q, div_ulp);
     double squares = 0;
     for (std::size_t i = 0; i < width; ++i) {
       q[i] = static_cast<double>(r.codes[i] * r.scale);  // rounded to f32: within u
       squares += q[i] * q[i];
     }
-    uncertainty[row] = (r.undecided + 8 * kU * std::sqrt(squares)) * (1 + 0x1p-40);
+    uncertainty[row] =
+        (r.undecided + (4 * kU + quotient_error(div_ulp)) * std::sqrt(squares)) * (1 + 0x1p-40);
   }
 }
 
@@ -215,7 +219,14 @@ bool quantises_rows(std::string_view q_contract) {
   return q_contract == "e4m3fn" || q_contract == "e4m3fnuz" || q_contract == "e5m2";
 }
 
-QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q) {
+double quotient_error(double div_ulp) { return std::max(4.0, 2 + 2 * div_ulp) * kU; }
+double decoder_error(std::string_view format_name, double div_ulp) {
+  return (format_name.starts_with("tq3") ? 10 : format_name == "nvfp4" ? 2 + 2 * div_ulp : 2) * kU;
+}
+double quotients_error(double div_ulp) { return std::max(6.0, 2 + 4 * div_ulp) * kU; }
+
+QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q, double div_ulp) {
+  const double off = quotients_error(div_ulp);
   QuantisedRow r;
   double largest = 0;
   for (const double x : q) largest = std::max(largest, std::fabs(x));
@@ -224,7 +235,7 @@ QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q)
   double squares = 0;
   for (const double x : q) {
     const double t = x / static_cast<double>(r.scale);
-    const double low = round_to(format, t * (1 - 6 * kU)), high = round_to(format, t * (1 + 6 * kU));
+    const double low = round_to(format, t * (1 - off)), high = round_to(format, t * (1 + off));
     const double step = (high - low) * static_cast<double>(r.scale);
     squares += step * step;
     const double code = round_to(format, t);
@@ -261,20 +272,21 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   }
   if (to == g.k_format && to == g.v_format) done.kv = true;  // nothing to convert
   const std::string q_to(contract.text("q"));
+  const double div_ulp = contract.number("div_ulp");
   if (q_to != "none" && q_to != g.dtype) {
     std::vector<double> q = problem.all_q();
     if (quantises_rows(q_to)) {
-      quantise_rows(scalar_format(q_to), q, static_cast<std::size_t>(g.d), done.q_uncertainty);
+      quantise_rows(scalar_format(q_to), q, static_cast<std::size_t>(g.d), div_ulp, done.q_uncertainty);
       done.q = true;
       problem.replace_q(std::move(q));
       return done;
     }
     done.q = quantises_blocks(q_to)
-                 ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", done.q_uncertainty)
+                 ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", div_ulp, done.q_uncertainty)
                  : round_all(scalar_format(q_to), q);
     if (done.q) {
       done.q_rounds = !quantises_blocks(q_to) && q != problem.all_q();
-      if (q_to == "q8_1") bound_block_sums(problem, problem.all_q(), q, done);
+      if (q_to == "q8_1") bound_block_sums(problem, problem.all_q(), q, div_ulp, done);
       if (q_to == "q8_K") size_block_sums(problem, q, done);
       problem.replace_q(std::move(q));
     } else {

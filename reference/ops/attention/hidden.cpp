@@ -86,8 +86,8 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   unclaim_met(problem, exact, contract, t.limit);
   if (word == "zero") return;
   Truth mean;
-  const bool is_mean = word == "mean" && attributes.text("sinks") == "no";
-  if (is_mean) mean = of_equal_logits(attributes, inputs, contract, truth);
+  const bool sinks = attributes.text("sinks") == "yes", is_mean = word == "mean" && !sinks;
+  if (word == "mean") mean = of_equal_logits(attributes, inputs, contract, truth);
   // Beside the lowest f32 the logarithm of a part's sum is lost, and that number overflows in a narrower
   // format of logits.
   const bool keeps_mask =
@@ -95,12 +95,14 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
   const std::size_t dv = t.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
   for (std::size_t i = 0; i < t.limit.size(); ++i) {
     if (exact.rows[i / dv].keys != 0 || std::isinf(t.limit[i])) continue;
-    if (word == "nan" && attributes.text("sinks") == "yes") {
+    if (word == "nan" && sinks) {
       t.limit[i] = kInfinite;  // 0 divided by the sink's weight, or NaN
     } else if (word == "nan") {
       t.value[i] = std::numeric_limits<double>::quiet_NaN(), t.limit[i] = 0;
     } else if (word == "any") {
       t.limit[i] = kInfinite;
+    } else if (word == "mean" && sinks) {  // what overflows before the sink comes is Inf times 0
+      if (!claims(Rule::hidden_sums, mean.limit[i] < kInfinite)) t.limit[i] = kInfinite;
     } else if (is_mean) {  // a NaN of a key that is hidden: selected, it is no NaN
       t.value[i] = std::isfinite(mean.value[i]) ? mean.value[i] : 0;
       t.limit[i] = std::isfinite(mean.value[i]) && keeps_mask ? mean.limit[i] : kInfinite;

@@ -63,10 +63,14 @@ constexpr KeySpec kContract[] = {
      "format of the weights that enter PV, not e8m0, which has no 0; one beyond its largest number is "
      "saturated, Inf or NaN "
      "(level=emu: FP8 is saturated)"},
-    {"p_shift", KeyKind::real, "0", "0..64", "weights are multiplied by 2^this before the rounding to p"},
+    {"p_shift", KeyKind::real, "0", "0..64",
+     "weights are multiplied by 2^this before the rounding to p; it leaves at the end, with or apart from "
+     "the "
+     "last quotient and the scale of V"},
     {"denominator", KeyKind::word, "exact", "exact|cast",
-     "row sum of weights before rounding to p, or after it, times 2^p_shift as they then are (level=emu, and "
-     "a log-sum-exp of a part: without it)"},
+     "row sum of weights before 2^p_shift and the rounding to p, or behind them, times 2^p_shift as they "
+     "then "
+     "are (level=emu, and a log-sum-exp of a part: without it)"},
     {"rowsum", KeyKind::accumulator, "f32", kSums, "how the row sum is formed"},
     {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "",
@@ -158,7 +162,7 @@ constexpr KeySpec kContract[] = {
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
      "step (order=sequential scaling=scores tiles=aligned sink=last, behind the last part of the "
      "sequence's keys, and merge=any: by logarithms; qk and pv not f64; hidden keys keep their places in "
-     "blocks): numbers decoded to f32, but for codes under one "
+     "blocks): numbers decoded to f32, the exact number rounded once, but for codes under one "
      "scale of the tensor, the head or a row of q, "
      "which "
      "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "

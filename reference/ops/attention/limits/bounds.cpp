@@ -139,9 +139,14 @@ void AttentionBounds::finish(const QueryRow& query, bool output_is_exact, RowBou
   for (std::size_t c = 0; c < r.centre.size(); ++c) {
     if (!output_is_exact) {
       const double roundings = 3 + 2 * how_.div_ulp;
+      // The scale of V may be multiplied by 1 / l first: l is at most 2^p_shift for each key and the sink.
+      const double joined = query.v_scale == 1
+                                ? 1
+                                : std::ldexp(2.0 * (static_cast<double>(kv_.keys) + 1), how_.p_shift) *
+                                      (std::fabs(r.centre[c]) + r.radius[c]);
       r.radius[c] = (r.radius[c] + roundings * (kU * (std::fabs(r.centre[c]) + r.radius[c]) + 0x1p-150)) *
                         query.v_scale * (1 + 0x1p-30) +
-                    roundings * 0x1p-150 + kTiny;
+                    roundings * 0x1p-150 * std::max(1.0, joined) + kTiny;
       r.centre[c] *= query.v_scale;
     }
     const double reach = std::fabs(r.centre[c]) + r.radius[c];

@@ -157,9 +157,13 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   }
   r.centre.resize(n);
   r.radius.resize(n);
-  const double unscale = f32(std::ldexp(query.v_scale, -how_.p_shift));
+  // Where the scale of V and the shift are no normal number together, they may be applied apart.
+  const double unscale = std::ldexp(query.v_scale, -how_.p_shift);
+  const double lost = unscale < 0x1p-126 ? 0x1p-149 : 0;
+  const Interval by = lost > 0 ? Interval{std::max(0.0, unscale - lost), unscale + lost}
+                               : Interval{f32(unscale), f32(unscale)};
   for (std::size_t c = 0; c < n; ++c) {
-    Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), {unscale, unscale});
+    Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), by);
     // p_shift and a small scale of V may leave before the quotient, which is subnormal then.
     const auto apart = [&](double q) { return unscale < 1 && q != 0 && std::isfinite(q) ? least_step : 0; };
     out = {out.low - apart(out.low), out.high + apart(out.high)};

@@ -39,9 +39,7 @@ double head_scale(const Encoded& tensor, const Format& format, std::int64_t head
   return 1;
 }
 
-constexpr double kDecoder = 2.01 * attention_bounds::kU;
-constexpr double kRotatedDecoder = 10.01 * attention_bounds::kU;  // detap.hpp
-constexpr std::size_t kRotated = 32;                              // elements of a block of tq3_0
+constexpr std::size_t kRotated = 32;  // elements of a block of tq3_0
 
 // A declared conversion does not say what becomes of a number beyond the format: a kernel may saturate or
 // have Inf. As Inf it is seen by finite(), and the row keeps the order-free limit, which claims nothing
@@ -52,7 +50,7 @@ double converted(const ScalarFormat& format, double x) {
 
 // Nothing where another decoder in f32 may hand the accumulator another number.
 std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, std::int64_t head,
-                             const std::vector<double>& decoded, bool emulated) {
+                             const std::vector<double>& decoded, double div_ulp, bool emulated) {
   const Format& format = assay::format(tensor.format);
   Stored r;
   r.format = "f32";
@@ -78,10 +76,11 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
     if (std::isnan(x)) continue;
     // One product is rounded to f32 before, or at once; any other decoder in f32 is within 2u of the number,
     // or within 10u of the norm of the block that it sums.
-    const double off = rotated ? kRotatedDecoder * norm : kDecoder * std::fabs(decoded[i]);
+    const double off =
+        1.01 * decoder_error(tensor.format, div_ulp) * (rotated ? norm : std::fabs(decoded[i]));
     const bool exact = !rotated && in_f32 == decoded[i];
     const bool decided =
-        emulated || exact || (rotated && norm == 0) ||
+        (emulated && !rotated) || exact || (rotated && norm == 0) ||
         (rounding == nullptr ? !rotated
          : format.kind == FormatKind::scaled
              ? converted(*rounding, decoded[i]) == x
@@ -134,16 +133,16 @@ struct Operands {
 };
 constexpr std::size_t kMostUndecided = 4;  // 16 rows in place of one
 
-Operands operands(std::span<const double> q, std::string_view convert, bool emulated) {
+Operands operands(std::span<const double> q, std::string_view convert, double div_ulp, bool emulated) {
   Operands r;
   if (quantises_rows(convert)) {
     for (const double x : q)
       if (!std::isfinite(x)) return r;
-    QuantisedRow codes = quantise_row(scalar_format(convert), q);
+    QuantisedRow codes = quantise_row(scalar_format(convert), q, div_ulp);
     if (!codes.decidable || codes.others.size() > kMostUndecided) return r;
     r.scale = codes.scale;
     if (!emulated)
-      r.scale_error = 4 * attention_bounds::kU;  // a / F by division, or by a reciprocal and a product
+      r.scale_error = quotient_error(div_ulp);  // a / F by division, or by a reciprocal and a product
     r.q.push_back(std::move(codes.codes));
     for (const QuantisedRow::Other& other : codes.others)
       for (std::size_t i = 0, count = r.q.size(); i < count; ++i) {
@@ -272,10 +271,12 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       std::vector<double> k(static_cast<std::size_t>(keys * g.d)), v(static_cast<std::size_t>(keys * g.dv));
       problem.decode_k(b, kv_head, 0, keys, k.data());
       problem.decode_v(b, kv_head, 0, keys, v.data());
-      std::optional<Stored> k_in = stored(problem.k(), convert, kv_head, k, emulated),
-                            v_in = stored(problem.v(), convert, kv_head, v, emulated);
+      std::optional<Stored> k_in = stored(problem.k(), convert, kv_head, k, how.div_ulp, emulated),
+                            v_in = stored(problem.v(), convert, kv_head, v, how.div_ulp, emulated);
       if (emulated && (!k_in.has_value() || !v_in.has_value()))
-        refuse(name, "K or V decodes to what no accumulator takes; declare convert=f16 or bf16");
+        refuse(name,
+               "K or V decodes to what no accumulator takes, or by sums of a block whose order is not told "
+               "(tq3); of others declare convert=f16 or bf16");
       // The emulated kernel sums codes in 16 bits, where others sum scaled numbers: their limit is not its.
       if (emulated && (is_narrow(how.qk) || is_narrow(how.pv)) &&
           (k_in->scale != 1 || v_in->scale != 1 || quantises_rows(q_convert)))
@@ -297,7 +298,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
         const std::int64_t i = static_cast<std::int64_t>(unit) / g.group(),
                            head = kv_head * g.group() + static_cast<std::int64_t>(unit) % g.group();
         if (g.sinks && !std::isfinite(problem.sink(head))) return;
-        const Operands given = operands(problem.q(b, i, head), q_convert, emulated);
+        const Operands given = operands(problem.q(b, i, head), q_convert, how.div_ulp, emulated);
         if (given.q.empty()) return;
         const bool fits = std::ranges::all_of(given.q, [&](const std::vector<float>& q) {
           return products_fit(how.qk, largest_of(q), most_k, given.scale * k_in->scale);

@@ -67,7 +67,9 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
                        Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
-  if (kernel.k_rounds) conversions += kernel.decoder(kernel.k_rotates) * abs_sum;
+  // A step of a decoder may be subnormal, and be multiplied by a scale behind it.
+  if (kernel.k_rounds)
+    conversions += kernel.k_decoder * abs_sum + 0x1p-148 * kernel.k_scale * root * row.q_norm;
   if (!applied.k_undecided.empty()) conversions += applied.k_undecided[kv_head] * row.q_norm * (1 + 32 * kU);
   if (kernel.q_blocks)
     conversions += row.q_norm * (0.5 / 127 + 0x1p-11) * (1 + 0x1p-9) * root * row.k_norm +
@@ -275,9 +277,9 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
       if (kernel.shift_rounds) n += 2 * kU * a;
       double conversion = moved;
       if (kernel.v_rotates)
-        conversion += kernel.decoder(true) * block_sum(exact.absolute, at + c - c % kRotatedBlock);
+        conversion += kernel.v_decoder * block_sum(exact.absolute, at + c - c % kRotatedBlock);
       else if (kernel.v_rounds)
-        conversion += kernel.decoder(false) * a;
+        conversion += kernel.v_decoder * a;
       if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
       n += rule(Rule::value_conversion, conversion);
       if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest)) n = kInf;
@@ -285,7 +287,11 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
       const double roundings = kernel.shares ? 0 : 2 * kernel.div_ulp;
       before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient, (3 + roundings) * kU * (o + r));
-      before[c] += rule(Rule::attention_underflow, (3 + roundings) * 0x1p-150 * kernel.v_scale);
+      // Or the scale of codes is multiplied by 1 / l first, l at most 2^p_shift e^lag for each key and a sink.
+      const double joined =
+          kernel.v_code * 2 * (static_cast<double>(g.length) + 1) * kernel.p_scale * kernel.lag;
+      before[c] +=
+          rule(Rule::attention_underflow, (3 + roundings) * 0x1p-150 * std::max(kernel.v_scale, joined));
     }
     if (g.rotate == RotateKind::qkv) unrotate(out.value.data() + at, before.data(), certificate.data(), dv);
     for (std::size_t c = 0; c < dv; ++c) {

@@ -9,6 +9,7 @@
 #include "reference/arithmetic/dot_bound.hpp"
 #include "reference/arithmetic/order.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/detap.hpp"
 
 namespace assay::detap {
@@ -143,9 +144,11 @@ struct Kernel {
   Cast p, scores, convert, q, scaled_q, out, dtype;
   bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
   bool converts_q, q_blocks, out_cast;
-  bool k_rounds, v_rounds;    // decoded values are not f32 numbers
-  bool k_rotates, v_rotates;  // they are sums of a block that butterflies transform back
-  bool qk_scaled;             // q.k is summed in codes
+  bool k_rounds, v_rounds;      // decoded values are not f32 numbers
+  bool k_rotates, v_rotates;    // they are sums of a block that butterflies transform back
+  double k_decoder, v_decoder;  // decoder_error
+  double k_scale;               // of K, or 1 where that is larger
+  bool qk_scaled;               // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double
       v_scale;  // of V, or 1 where that is larger: what is lost to underflow in front of it is multiplied by it
@@ -205,6 +208,7 @@ struct Kernel {
     const auto rounds = [](const std::string& name) { return format(name).kind != FormatKind::scalar; };
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);
+    k_decoder = decoder_error(g.k_format, div_ulp), v_decoder = decoder_error(g.v_format, div_ulp);
     k_rotates = g.k_format.starts_with("tq3");
     v_rotates = g.v_format.starts_with("tq3") && c.text("v_inverse") != "row";
     p_scale = std::exp2(c.number("p_shift"));
@@ -224,7 +228,7 @@ struct Kernel {
     largest_sum = largest_finite(rowsum.precision);
     p_emin = p.emin;
     k_emin = converts_k ? convert.emin : emin_of(problem.k());
-    v_scale = std::max(1.0, largest_scale(problem.v()));
+    v_scale = std::max(1.0, largest_scale(problem.v())), k_scale = std::max(1.0, largest_scale(problem.k()));
     v_emin = converts_v ? convert.emin : emin_of(problem.v());
     // A row's largest code is the format's largest, so no product's exponent is above that of its largest
     // product.
@@ -238,8 +242,6 @@ struct Kernel {
     k_code = largest_code(format(g.k_format));
     v_code = largest_code(format(g.v_format));
   }
-  // What a decoder in f32 is off, relative to a number, or to the 2-norm of a block that is transformed back.
-  static double decoder(bool rotates) { return (rotates ? 10 : 2) * kU; }
   // Of so many products in one chain of a unit.
   static std::int64_t blocks_of(const Accumulator& how, std::int64_t products, std::int64_t block) {
     if (how.unit == nullptr) return products;

@@ -1,6 +1,7 @@
 // What an eleventh reading of the manual broke of the limits of attention, beside what stays caught.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "reference/ops/attention/limits/strangers_testing.hpp"
 
@@ -246,6 +247,97 @@ TEST(AttentionOfStrangers, a_shift_may_leave_before_the_quotient) {
   const double stored = round_to(scalar_format("bf16"), off);
   expect_pass(c.truth(emu + "8"), Values{static_cast<float>(stored)});
   expect_caught(c.truth(emu + "8"), Values{static_cast<float>(4 * stored)});
+}
+
+// q / (absmax / 448) lies 3 ulps below the half of two codes: a quotient of another, both within 2 ulps, meets
+// it.
+TEST(AttentionOfStrangers, codes_of_q_are_quotients_within_their_ulps) {
+  const float absmax = 3.3F, scale = absmax / 448.0F;
+  float x = 17.0F * scale;  // a half between 16 and 18
+  for (int ulp = 0; ulp < 4; ++ulp) x = std::nextafter(x, 0.0F);
+  const OpCase c =
+      filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}}, {absmax, x}, {0, 1, 0, -1}, {1, -1});
+  const auto out = [&](double code) {
+    const double logit = code * static_cast<double>(scale);
+    return Values{static_cast<float>(std::tanh(logit))};
+  };
+  for (const char* level : {"detap", "detord order=sequential", "ca order=sequential"}) {
+    const std::string words =
+        std::string("level=") + level + " tiles=aligned scaling=scores exp_ulp=0.5 q=e4m3fn div_ulp=";
+    expect_pass(c.truth(words + "2"), out(16));
+    expect_pass(c.truth(words + "2"), out(18));
+    expect_caught(c.truth(words + "2"), out(20));
+    expect_caught(c.truth(words + "0.5"), out(18));
+  }
+}
+
+// 6 14 / 627.4 by the reciprocal of the global scale, which the nearest f16 of the quotient is not.
+TEST(AttentionOfStrangers, nvfp4_may_be_decoded_by_a_reciprocal_before_its_conversion) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "16"}, {"len", "1"}, {"v", "nvfp4"}, {"k", "f32"}}, {1}, {0}, Values(16, 6));
+  const float global = 0x1.393668p+9F;
+  for (Plane& plane : c.set.at("v").planes) {
+    if (plane.spec.suffix == ".global_scale") std::memcpy(plane.bytes.data(), &global, sizeof global);
+    if (plane.spec.suffix == ".block_scale")
+      plane.bytes[0] = static_cast<std::byte>(encode(scalar_format("e4m3fn"), 14.0));
+  }
+  const float inverse = 1.0F / global, by_inverse = 6.0F * (14.0F * inverse);
+  for (const char* level : {"detord", "ca", "detap"}) {
+    const std::string words = std::string("order=sequential tiles=aligned scaling=scores level=") + level +
+                              " exp_ulp=0.5 convert=f16";
+    const Truth t = c.truth(words);
+    expect_pass(t, Values(16, static_cast<float>(round_f16(by_inverse))));
+    expect_caught(t, Values(16, static_cast<float>(round_f16(by_inverse * 1.01F))));
+  }
+}
+
+// 60000 + 60000 is Inf in f16, and Inf exp(mask - sink) is NaN; numbers that fit are 0 beside a sink.
+TEST(AttentionOfStrangers, a_row_that_sees_no_key_may_overflow_before_its_sink) {
+  const auto of = [](float v) {
+    OpCase c =
+        filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"mask", "random"}, {"sinks", "yes"}, {"kv", "f16"}},
+               {1}, {0, 0}, {v, v});
+    c.put("sinks", {0});
+    c.set.at("mask").planes[0].bytes = {std::byte{0}, std::byte{0}};
+    return c;
+  };
+  const std::string words = "empty=mean pv=f16 order=sequential tiles=aligned scaling=scores level=";
+  for (const char* level : {"ca", "detap", "detord"}) {
+    expect_pass(of(60000).truth(words + level), Values{NAN});
+    expect_caught(of(1).truth(words + level), Values{NAN});
+    expect_pass(of(1).truth(words + level), Values{0});
+  }
+}
+
+// The scale of V, 2^-110, is a normal number; times 2^-40 it is none.
+TEST(AttentionOfStrangers, a_shift_may_leave_apart_from_the_scale_of_v) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"v", "e5m2_tensor"}, {"k", "f32"}}, {1}, {0}, {57344});
+  const float scale = 0x1p-110F;
+  for (Plane& plane : c.set.at("v").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  const float right = 57344.0F * scale;
+  for (const char* level : {"emu", "ca", "detap"}) {
+    const std::string words = std::string("order=sequential tiles=aligned scaling=scores sink=last p=bf16 ") +
+                              "exp_ulp=0.5 div_ulp=0.5 p_shift=40 level=" + level;
+    expect_pass(c.truth(words), Values{right});
+  }
+}
+
+// (1 / l) v_scale, l = 2^8: below the normal numbers, as the epilogue of FlashAttention-3 has it.
+TEST(AttentionOfStrangers, the_scale_of_v_may_be_divided_by_the_row_sum_first) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"v", "e4m3fn_head"}, {"k", "f32"}}, {1}, {0}, {448});
+  const float scale = 1.90173e-38F;
+  for (Plane& plane : c.set.at("v").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  const float joined = (1.0F / 256.0F) * scale, got = 256.0F * 448.0F * joined;
+  for (const char* level : {"ca", "detap", "detord"}) {
+    const std::string words =
+        std::string("order=sequential tiles=aligned scaling=scores p=e4m3fn p_shift=8 level=") + level;
+    expect_pass(c.truth(words), Values{got});
+    expect_caught(c.truth(words), Values{got * 1.001F});
+  }
 }
 
 }  // namespace
