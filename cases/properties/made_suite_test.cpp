@@ -1,4 +1,5 @@
 // The suite that is made for a plug-in: what it costs to make, what is in it, how early, and what is not.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,8 +83,38 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
       {"and its argmax", {"^argmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
       {"a decimal width", {"^softmax rows=32 cols=1000 ", " fill=roll_call "}},
       {"a row of nothing but -Inf", {"^logsumexp ", " fault=infinite_row "}},
-      {"256 experts, 8 of each token", {"^moe", " experts=256 ", " topk=8 "}}};
+      {"256 experts, 8 of each token", {"^moe", " experts=256 ", " topk=8 "}},
+      {"n and k of a layer", {"^matmul", " n=(1024|1030|4096) ", " k=(1024|1030|4096) "}},
+      {"rows of a prompt by a layer's width", {"^rmsnorm rows=(520|600) cols=10[23]\\d "}},
+      {"and its softmax", {"^softmax rows=(520|600) cols=10[23]\\d "}},
+      {"eps of most models", {"^rmsnorm", " eps=1e-06 "}},
+      {"a prompt by many heads", {"^attention heads=(8|32) ", " q=(130|200) ", " len=(300|400) "}},
+      {"thousands of keys by many heads", {"^attention heads=(8|32) ", " len=(4096|4100|5000) ", " d=128 "}},
+      {"the look of trained weights", {"^matmul", " fill=trained "}},
+      {"of residual streams", {"^rmsnorm", " fill=trained "}},
+      {"of logits", {"^softmax", " fill=trained "}},
+      {"of keys with a mean", {"^attention", " fill=trained "}},
+      {"of what is quantised", {"^quantize", " fill=trained "}}};
   for (const auto& [what, patterns] : wanted) EXPECT_LT(before(of_cpu(), patterns), kEarly) << what;
+}
+
+// A kernel that has a constant in the place of an attribute, or takes positions for independent, or rows for
+// dense.
+TEST(MadeSuite, a_formula_is_asked_at_other_values_than_its_examples_and_with_gaps) {
+  const GeneratedSuite suite = made_for("formula", 4000);
+  for (const char* pattern : {" base=80000 ", " base=5000 ", " factor=8 ", " layout=gaps", " fill=trained "})
+    EXPECT_LT(before(suite, {"^rope ", pattern}), suite.lines.size()) << pattern;
+  std::size_t runs = 0, small = 0, apart = 0;
+  for (std::int64_t tokens = 3; tokens < 60; ++tokens) {
+    const Case c = expand(parse_case(fmt::format("rope tokens={} heads=1 d=64", tokens)))[0];
+    const std::vector<double> pos = decode_tensor(make_inputs(c, input_lists()).set.at("pos"));
+    const bool run =
+        std::ranges::adjacent_find(pos, [](double a, double b) { return b != a + 1; }) == pos.end();
+    runs += run, apart += !run, small += run && pos.back() < 4096;
+  }
+  EXPECT_GT(runs, 8U);
+  EXPECT_GT(small, 2U);
+  EXPECT_GT(apart, 20U);
 }
 
 TEST(MadeSuite, each_round_begins_with_what_costs_least) {
