@@ -1,5 +1,5 @@
-// What tensors of a trained model look like: a kernel that is wrong on these, and right on unit normals and on
-// probes, is wrong for its users alone. Figures as they are read in the literature on quantisation of
+// What tensors of a trained model look like: a kernel that is wrong on these, and right on unit normals and
+// on probes, is wrong for its users alone. Figures as they are read in the literature on quantisation of
 // activations (a few channels hundreds of times larger, the same in each token; weights of deviation 0.02).
 //
 //   a weight, beyond the first tensor     0.02 n
@@ -36,7 +36,8 @@ Part part_of(const FillRequest& r, const TensorSpec& t) {
 
 double element(Part part, const Stream& s, std::size_t i, std::size_t columns) {
   const std::size_t column = columns == 0 ? 0 : i % columns, row = columns == 0 ? 0 : i / columns;
-  const double n = s.gaussian(i), of_channel = s.gaussian(~column);
+  const double n = s.gaussian(i);
+  const auto of_channel = [&] { return s.gaussian(~column); };
   switch (part) {
     case Part::weight:
       return 0.02 * n;
@@ -45,9 +46,9 @@ double element(Part part, const Stream& s, std::size_t i, std::size_t columns) {
     case Part::logits:
       return 3 * n + 2 * s.gaussian(~row);
     case Part::query:
-      return n + of_channel;
+      return n + of_channel();
     case Part::value:
-      return 0.5 * n + 0.25 * of_channel;
+      return 0.5 * n + 0.25 * of_channel();
     case Part::stored:
       if (row % 2 == 0) return 0.02 * n;
       break;
@@ -55,7 +56,7 @@ double element(Part part, const Stream& s, std::size_t i, std::size_t columns) {
       break;
   }
   const bool massive = columns > 8 && column == s.below(1ULL << 40, columns);
-  return massive ? 60 + 6 * n : 0.5 * of_channel + 0.5 * n * std::fabs(n);
+  return massive ? 60 + 6 * n : 0.5 * of_channel() + 0.5 * n * std::fabs(n);
 }
 
 }  // namespace

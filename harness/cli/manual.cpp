@@ -308,10 +308,12 @@ std::string page_of(std::string_view name, bool markdown) {
     std::vector<std::string> ops;
   };
   std::vector<Meaning> meanings;
+  std::set<std::string> names(ops.begin(), ops.end());
   for (const std::string& each : ops) {
     const Op& o = op(each);
     for (const auto& [keys, of] : {std::pair{o.attributes, "a case"}, {o.contract, "a contract"}})
       for (const KeySpec& k : keys) {
+        names.emplace(k.name);
         if (k.name != name) continue;
         const auto same = [&](const Meaning& m) {
           return m.of == of && m.key->meaning == k.meaning && m.key->allowed == k.allowed &&
@@ -325,10 +327,6 @@ std::string page_of(std::string_view name, bool markdown) {
       }
   }
   if (meanings.empty()) {
-    std::set<std::string> names(ops.begin(), ops.end());
-    for (const std::string& each : ops)
-      for (const auto& keys : {op(each).attributes, op(each).contract})
-        for (const KeySpec& k : keys) names.emplace(k.name);
     for (const Format& f : formats()) names.emplace(f.name);
     for (const MatrixUnit& unit : matrix_units()) names.emplace(unit.name);
     const std::string near = nearest_name(name, {names.begin(), names.end()});

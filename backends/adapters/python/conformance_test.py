@@ -254,7 +254,8 @@ def formats():
     def nearest(value, values, overflow):  # of numbers in their order, the codes that stand at their places
         exact = Fraction(abs(value))
         above = bisect.bisect_left(values, abs(value))  # the nearest is this or the one below
-        far = [(abs(exact - Fraction(values[code])), code % 2, code) for code in (above - 1, above) if 0 <= code < len(values)]
+        far = [(abs(exact - Fraction(values[code])), code % 2, code)
+               for code in (above - 1, above) if 0 <= code < len(values)]
         return len(values) if exact >= overflow else min(far)[2]
 
     for name, digits, least in (("bf16", 7, -133), ("f16", 10, -24)):

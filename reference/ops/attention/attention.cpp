@@ -184,7 +184,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   AttentionProblem converted = problem;
   Conversions conversions = apply_conversions(converted, contract);
   for (const Encoded* each : {&problem.k(), &problem.v()})  // by whose reciprocal a decoder may multiply
-    conversions.overflows |= each->format == "nvfp4" && largest_in(*each, ".global_scale") <= 0x1p-127;
+    conversions.overflows |= each->format == "nvfp4" &&
+                             !claims(Rule::decode_overflow, largest_in(*each, ".global_scale") > 0x1p-127);
   const CertifiedAttention exact = certified_attention(converted);
   if (conversions.v_undecided) {
     AttentionProblem steps = converted;

@@ -69,7 +69,7 @@ std::optional<Encoded> converted(const Encoded& tensor, const std::string& name,
 double quantise(std::span<double> x, const ScalarFormat& stored, double div_ulp) {
   double a = 0;
   for (const double e : x) a = std::max(a, std::fabs(e));
-  const double off = quotient_error(div_ulp);
+  const double off = quotient_error(div_ulp), window = 127 * quotients_error(div_ulp) + 0x1p-40;
   const double low = round_to(stored, a / 127 * (1 - off)), high = round_to(stored, a / 127 * (1 + off));
   if (high == 0) {
     std::ranges::fill(x, 0.0);
@@ -80,8 +80,7 @@ double quantise(std::span<double> x, const ScalarFormat& stored, double div_ulp)
   for (double& e : x) {
     const double t = 127 * e / a;
     const double n = std::round(t);
-    const bool tied =
-        std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= 127 * quotients_error(div_ulp) + 0x1p-40;
+    const bool tied = std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= window;
     const double step = (tied ? high : 0.0) + (std::fabs(n) + (tied ? 1 : 0)) * (high - low);
     uncertainty += step * step;
     e = n * s;
@@ -220,10 +219,10 @@ bool quantises_rows(std::string_view q_contract) {
 }
 
 double quotient_error(double div_ulp) { return std::max(4.0, 2 + 2 * div_ulp) * kU; }
+double quotients_error(double div_ulp) { return std::max(6.0, 2 + 4 * div_ulp) * kU; }
 double decoder_error(std::string_view format_name, double div_ulp) {
   return (format_name.starts_with("tq3") ? 10 : format_name == "nvfp4" ? 2 + 2 * div_ulp : 2) * kU;
 }
-double quotients_error(double div_ulp) { return std::max(6.0, 2 + 4 * div_ulp) * kU; }
 
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q, double div_ulp) {
   const double off = quotients_error(div_ulp);

@@ -82,12 +82,12 @@ bool quantises_rows(std::string_view q_contract);    // q=e4m3fn|e4m3fnuz|e5m2
 bool quantises_blocks(std::string_view q_contract);  // q=q8_0|q8_1
 // Its scale and codes are quotients within div_ulp each.
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q, double div_ulp);
-// What a quotient by a quotient may be off, relative: 4 div_ulp u, 2u for the roundings of constants; and its
-// divisor alone.
-double quotients_error(double div_ulp);
+// What a quotient may be off, relative, and one by such a quotient: 2 div_ulp u each, 2u for the roundings of
+// constants; 4u and 6u are those of the ways that are rounded correctly.
 double quotient_error(double div_ulp);
-// What a decoder in f32 is off, relative to a number, or to the 2-norm of a block that is transformed back. Of
-// nvfp4 a quotient, or a reciprocal and a product, is one of its steps.
+double quotients_error(double div_ulp);
+// What a decoder in f32 is off, relative to a number, or to the 2-norm of a block that is transformed back.
+// Of nvfp4 a quotient, or a reciprocal and a product, is one of its steps.
 double decoder_error(std::string_view format_name, double div_ulp);
 
 struct Conversions {

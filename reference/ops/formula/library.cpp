@@ -198,7 +198,7 @@ struct FormulaOp::Parts {
         }
       } else if (IndexDraw run(state ^ (values.size() * 0xd6e8feb86659fd93u));
                  run.below(3) == 0 && span >= values.size()) {
-        // One after the other, as positions of a prompt are, from a first one that is small as often as large.
+        // One after the other, as positions of a prompt are, from a first one that is small as often as not.
         const auto first = static_cast<std::int64_t>(run.below(span - values.size() + 1) >> run.below(20));
         for (std::size_t i = 0; i < values.size(); ++i)
           values[i] = low + first + static_cast<std::int64_t>(i);

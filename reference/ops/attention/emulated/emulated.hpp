@@ -160,8 +160,8 @@ struct TileRange {
   std::int64_t first, last;
 };
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part);
-// The tiles of a part, the last of which has what is left, and how many parts hold tiles: of 5 tiles in 4 parts 2
-// and 3. The last of these meets the sink. Without tiles one part.
+// The tiles of a part, the last of which has what is left, and how many parts hold tiles: of 5 tiles in 4
+// parts 2 and 3. The last of these meets the sink. Without tiles one part.
 inline std::int64_t tiles_of_part(std::int64_t tiles, std::int64_t split) {
   return (tiles + split - 1) / split;
 }

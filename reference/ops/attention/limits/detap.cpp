@@ -67,9 +67,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
                        Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
-  // A step of a decoder may be subnormal, and be multiplied by a scale behind it.
-  if (kernel.k_rounds)
-    conversions += kernel.k_decoder * abs_sum + 0x1p-148 * kernel.k_scale * root * row.q_norm;
+  // A step of a decoder may be subnormal; what a second scale above 1 makes of that is not counted.
+  if (kernel.k_rounds) conversions += kernel.k_decoder * abs_sum + 0x1p-148 * root * row.q_norm;
   if (!applied.k_undecided.empty()) conversions += applied.k_undecided[kv_head] * row.q_norm * (1 + 32 * kU);
   if (kernel.q_blocks)
     conversions += row.q_norm * (0.5 / 127 + 0x1p-11) * (1 + 0x1p-9) * root * row.k_norm +
@@ -287,7 +286,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
       const double roundings = kernel.shares ? 0 : 2 * kernel.div_ulp;
       before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient, (3 + roundings) * kU * (o + r));
-      // Or the scale of codes is multiplied by 1 / l first, l at most 2^p_shift e^lag for each key and a sink.
+      // Or the scale of codes is multiplied by 1 / l first, l at most 2^p_shift e^lag for each key and the
+      // sink, and 2 for their errors.
       const double joined =
           kernel.v_code * 2 * (static_cast<double>(g.length) + 1) * kernel.p_scale * kernel.lag;
       before[c] +=

@@ -147,7 +147,6 @@ struct Kernel {
   bool k_rounds, v_rounds;      // decoded values are not f32 numbers
   bool k_rotates, v_rotates;    // they are sums of a block that butterflies transform back
   double k_decoder, v_decoder;  // decoder_error
-  double k_scale;               // of K, or 1 where that is larger
   bool qk_scaled;               // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double
@@ -228,7 +227,7 @@ struct Kernel {
     largest_sum = largest_finite(rowsum.precision);
     p_emin = p.emin;
     k_emin = converts_k ? convert.emin : emin_of(problem.k());
-    v_scale = std::max(1.0, largest_scale(problem.v())), k_scale = std::max(1.0, largest_scale(problem.k()));
+    v_scale = std::max(1.0, largest_scale(problem.v()));
     v_emin = converts_v ? convert.emin : emin_of(problem.v());
     // A row's largest code is the format's largest, so no product's exponent is above that of its largest
     // product.

@@ -249,8 +249,8 @@ TEST(AttentionOfStrangers, a_shift_may_leave_before_the_quotient) {
   expect_caught(c.truth(emu + "8"), Values{static_cast<float>(4 * stored)});
 }
 
-// q / (absmax / 448) lies 3 ulps below the half of two codes: a quotient of another, both within 2 ulps, meets
-// it.
+// q / (absmax / 448) lies 3 ulps below the half of two codes: a quotient of another, both within 2 ulps,
+// meets it.
 TEST(AttentionOfStrangers, codes_of_q_are_quotients_within_their_ulps) {
   const float absmax = 3.3F, scale = absmax / 448.0F;
   float x = 17.0F * scale;  // a half between 16 and 18
@@ -288,7 +288,14 @@ TEST(AttentionOfStrangers, nvfp4_may_be_decoded_by_a_reciprocal_before_its_conve
     const Truth t = c.truth(words);
     expect_pass(t, Values(16, static_cast<float>(round_f16(by_inverse))));
     expect_caught(t, Values(16, static_cast<float>(round_f16(by_inverse * 1.01F))));
+    expect_caught(t, Values(16, NAN));
   }
+  // A global scale whose reciprocal is Inf.
+  const float tiny = 0x1p-130F;
+  for (Plane& plane : c.set.at("v").planes)
+    if (plane.spec.suffix == ".global_scale") std::memcpy(plane.bytes.data(), &tiny, sizeof tiny);
+  for (const char* level : {"detord order=sequential", "ca order=sequential", "detap"})
+    expect_pass(c.truth(std::string("tiles=aligned scaling=scores level=") + level), Values(16, NAN));
 }
 
 // 60000 + 60000 is Inf in f16, and Inf exp(mask - sink) is NaN; numbers that fit are 0 beside a sink.
