@@ -177,9 +177,57 @@ void refuse_what_holds_no_weights(const Contract& contract) {
   if (contract.text("p") == "e8m0") refuse_contract("p=e8m0: a format that has 0 is allowed");
 }
 
+// Whether each number of `narrow` is one of `wide`.
+bool holds(const ScalarFormat& wide, const ScalarFormat& narrow) {
+  if (wide.kind == ScalarKind::power_of_two || narrow.kind == ScalarKind::power_of_two) return false;
+  const auto digits = [](const ScalarFormat& f) {
+    return f.kind == ScalarKind::integer ? f.bits - (f.is_signed ? 1 : 0) : f.fraction_bits + 1;
+  };
+  const auto last_place = [](const ScalarFormat& f) {
+    return f.kind == ScalarKind::integer ? 0 : 1 - f.bias - f.fraction_bits;
+  };
+  return wide.name == narrow.name ||
+         (digits(wide) >= digits(narrow) && last_place(wide) <= last_place(narrow) &&
+          wide.max_finite >= narrow.max_finite && (wide.is_signed || !narrow.is_signed));
+}
+bool takes_all_of(const MatrixUnit& unit, std::string_view format) {
+  return std::ranges::any_of(scalar_formats(), [&](const ScalarFormat& input) {
+    return accepts(unit, input.name) && holds(input, scalar_format(format));
+  });
+}
+// What enters a matrix unit is a number of its inputs: where an operand is none, a conversion is missing. A
+// scale is met behind the sum, but where it changes inside of it.
+void refuse_what_units_do_not_take(const AttentionGeometry& g, const Contract& contract) {
+  const auto check = [&](const char* sum, std::string_view operand, std::string_view name, const char* key) {
+    const Accumulator how = accumulator(contract.text(sum));
+    if (how.unit == nullptr || !how.unit->scales.empty()) return;  // of blocks with scales
+    const Format& row = format(name);
+    const bool over_keys = std::string_view(sum) == "pv";
+    const bool inside = over_keys ? row.axis == ScaleAxis::token || row.axis == ScaleAxis::row
+                                  : row.axis == ScaleAxis::channel;
+    const std::string_view element =
+        row.kind == FormatKind::block || inside || row.axis == ScaleAxis::group32 ? "" : row.element;
+    const bool codes = row.kind == FormatKind::block && how.unit->out == "i32" && !over_keys;
+    if (codes || (!element.empty() && takes_all_of(*how.unit, element))) return;
+    refuse_contract(fmt::format("{}={} takes {}, and {} is {}{}: {}= says what it is converted to first", sum,
+                                how.name, how.unit->inputs, operand, name,
+                                inside ? ", of more than one scale to a sum" : "", key));
+  };
+  const std::string_view convert = contract.text("convert"), q = contract.text("q"), p = contract.text("p");
+  const auto or_else = [](std::string_view said, std::string_view stored) {
+    return said == "none" ? stored : said;
+  };
+  check("qk", "q", quantises_blocks(q) ? "int8" : or_else(q, g.dtype), "q");
+  check("qk", "K", or_else(convert, g.k_format), "convert");
+  check("pv", "V", or_else(convert, g.v_format), "convert");
+  check("pv", "a weight", p, "p");
+  if (contract.text("denominator") == "cast") check("rowsum", "a weight", p, "p");
+}
+
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   AttentionProblem problem(attributes, inputs);
   refuse_what_holds_no_weights(contract);
+  refuse_what_units_do_not_take(problem.geometry(), contract);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
   Conversions conversions = apply_conversions(converted, contract);

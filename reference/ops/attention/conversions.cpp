@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "reference/formats/minima.hpp"
+#include "reference/formats/plane.hpp"
+#include "reference/formats/scalar.hpp"
 
 namespace assay {
 namespace {
@@ -52,8 +54,9 @@ std::optional<Encoded> converted(const Encoded& tensor, const std::string& name,
   std::vector<float> values(exact.size());
   for (std::size_t i = 0; i < exact.size(); ++i) {
     values[i] = static_cast<float>(exact[i]);
-    if ((static_cast<double>(values[i]) != exact[i] && !one_product) || !(std::fabs(exact[i]) <= largest))
-      return std::nullopt;
+    const bool one_number =
+        static_cast<double>(values[i]) == exact[i] && decodes_exactly(tensor.format, exact[i]);
+    if ((!one_number && !one_product) || !(std::fabs(exact[i]) <= largest)) return std::nullopt;
     if (static_cast<double>(values[i]) == exact[i]) continue;
     const ScalarFormat& f = scalar_format(name);
     const double step = std::fabs(round_to(f, exact[i]) - round_to(f, static_cast<double>(values[i])));
@@ -218,10 +221,55 @@ bool quantises_rows(std::string_view q_contract) {
   return q_contract == "e4m3fn" || q_contract == "e4m3fnuz" || q_contract == "e5m2";
 }
 
+bool rounds_to_tf32_anyhow(const Contract& contract, std::string_view key) {
+  return contract.text(key) == "tf32" && contract.text("tf32") == "any";
+}
+
 double quotient_error(double div_ulp) { return std::max(4.0, 2 + 2 * div_ulp) * kU; }
 double quotients_error(double div_ulp) { return std::max(6.0, 2 + 4 * div_ulp) * kU; }
+namespace {
+bool divides(std::string_view format_name) { return format_name.starts_with("nvfp4"); }
+bool has_two_scales(std::string_view format_name) {
+  return format_name.starts_with("int4") && format_name.ends_with("_tensor");
+}
+}  // namespace
 double decoder_error(std::string_view format_name, double div_ulp) {
-  return (format_name.starts_with("tq3") ? 10 : format_name == "nvfp4" ? 2 + 2 * div_ulp : 2) * kU;
+  return (format_name.starts_with("tq3") ? 10 : divides(format_name) ? 2 + 2 * div_ulp : 2) * kU;
+}
+double largest_product(std::string_view format_name) {
+  return divides(format_name) ? 6 * 448 : has_two_scales(format_name) ? 8 : 0;
+}
+double decoder_tiny(std::string_view format_name, double div_ulp) {
+  const double steps = divides(format_name) ? std::max(1.0, div_ulp) : 1;
+  return 0x1p-149 * steps * std::max(1.0, largest_product(format_name));
+}
+bool decodes_exactly(std::string_view format_name, double decoded) {
+  if (decoded == 0) return true;
+  if (divides(format_name)) return false;  // a quotient, or a reciprocal and a product
+  return !has_two_scales(format_name) || std::fabs(decoded) >= largest_product(format_name) * 0x1p-126;
+}
+
+void Joined::with(double low, double high) { least *= std::min(1.0, low), most *= std::max(1.0, high); }
+bool Joined::fits() const { return 1.5 * most < std::numeric_limits<float>::max(); }
+Joined Joined::of_logits(const AttentionProblem& problem) {
+  const AttentionGeometry& g = problem.geometry();
+  Joined r;
+  r.with(g.scale, g.scale);
+  if (g.softcap > 0) r.with(1 / g.softcap, 1 / g.softcap);
+  for (const Plane& plane : problem.k().planes) {
+    if (plane.spec.suffix.empty() || plane.spec.format != "f32") continue;
+    std::vector<double> scales(plane.bytes.size() / sizeof(float));
+    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
+    double low = std::numeric_limits<double>::infinity(), high = 0;
+    for (const double each : scales) {
+      if (each == 0 || !std::isfinite(each)) continue;
+      low = std::min(low, std::fabs(each)), high = std::max(high, std::fabs(each));
+    }
+    if (high == 0) continue;
+    const bool divides = plane.spec.suffix == ".global_scale";
+    r.with(divides ? 1 / high : low, divides ? 1 / low : high);
+  }
+  return r;
 }
 
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q, double div_ulp) {
@@ -231,6 +279,7 @@ QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q,
   for (const double x : q) largest = std::max(largest, std::fabs(x));
   const float scale = static_cast<float>(largest) / static_cast<float>(format.max_finite);
   r.scale = scale > 0 ? scale : 1.0F;
+  r.quotient = scale > 0 ? largest / format.max_finite : 0;
   double squares = 0;
   for (const double x : q) {
     const double t = x / static_cast<double>(r.scale);
@@ -255,7 +304,10 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   const std::string to(contract.text("convert"));
   if (to != "none" && (to != g.k_format || to != g.v_format)) {
     std::vector<float> k_steps, v_steps;
-    auto k = to == g.k_format ? std::optional(problem.k()) : converted(problem.k(), to, k_steps);
+    const bool open = rounds_to_tf32_anyhow(contract, "convert");
+    auto k = open               ? std::nullopt
+             : to == g.k_format ? std::optional(problem.k())
+                                : converted(problem.k(), to, k_steps);
     auto v = !k                 ? std::nullopt
              : to == g.v_format ? std::optional(problem.v())
                                 : converted(problem.v(), to, v_steps);
@@ -280,7 +332,8 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
       problem.replace_q(std::move(q));
       return done;
     }
-    done.q = quantises_blocks(q_to)
+    done.q = rounds_to_tf32_anyhow(contract, "q") ? false
+             : quantises_blocks(q_to)
                  ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", div_ulp, done.q_uncertainty)
                  : round_all(scalar_format(q_to), q);
     if (done.q) {

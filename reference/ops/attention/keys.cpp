@@ -43,13 +43,17 @@ constexpr KeySpec kContract[] = {
      "slope or behind "
      "them "
      "(level=emu: behind)"},
-    {"q", KeyKind::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
+    {"q", KeyKind::word, "none", "none|f16|bf16|tf32|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
      "number, 1 of zeros; q8_1: q8_0 and its "
      "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
-    {"convert", KeyKind::word, "none", "none|f16|bf16",
-     "format that K and V as decoded, code times scale, are converted to first, to nearest; refused beside a "
-     "unit that does not take it"},
+    {"convert", KeyKind::word, "none", "none|f16|bf16|tf32",
+     "format that K and V as decoded, code times scale, are converted to first, to nearest; a unit is given "
+     "what it takes: q, K, V and weights that it does not hold are refused until q=, convert= and p= say "
+     "what they become"},
+    {"tf32", KeyKind::word, "any", "any|nearest_even",
+     "q=tf32, convert=tf32 and p=tf32: rounded to nearest, or in any way, low bits ignored (level=emu: "
+     "nearest_even)"},
     {"v_inverse", KeyKind::word, "value", "value|row",
      "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
      "the sum, once per output row"},
@@ -172,7 +176,7 @@ constexpr KeySpec kContract[] = {
      "sum of it rounded to rowsum, weights before it not; "
      "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
      "divided by its sum, then weighed by exp of its "
-     "log-sum-exp less the largest; replay: bits",
+     "log-sum-exp less the largest; V's scale on a part's output or on the merged one; replay: bits",
      {},
      "replay: schedule!=none scores=f32 out=dtype"},
     kScheduleKey,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "reference/ops/attention/limits/bounds.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
@@ -124,6 +125,12 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
     return Interval{f32(o.low * (o.low > 0 ? by.low : by.high)),
                     f32(o.high * (o.high > 0 ? by.high : by.low))};
   };
+  // Where the scale of V and the shift are no normal number together, they may be applied apart.
+  const double unscale = std::ldexp(query.v_scale, -how_.p_shift);
+  const double lost = unscale < 0x1p-126 ? 0x1p-149 : 0;
+  const Interval by = lost > 0 ? Interval{std::max(0.0, unscale - lost), unscale + lost}
+                               : Interval{f32(unscale), f32(unscale)};
+  std::optional<PartResult> scaled;  // by V's scale before the merge, as finished outputs of parts are
   if (how_.split > 1) {
     std::vector<Interval> lse(parts.size());
     Interval top{kMinusInfinity, kMinusInfinity};
@@ -136,6 +143,11 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
       top = {std::max(top.low, lse[i].low), std::max(top.high, lse[i].high)};
     }
     total = {0, {0, 0}, IntervalColumns(n)};
+    const auto add = [&](PartResult& to, std::size_t c, Interval part) {
+      to.o.low[c] = f32(to.o.low[c] + part.low);
+      to.o.high[c] = f32(to.o.high[c] + part.high);
+    };
+    if (query.v_scale != 1) scaled = total;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (!(parts[i].l.high > 0)) continue;
       // The part that holds the maximum has lse - top = 0 exactly whenever no other part can reach it.
@@ -147,23 +159,22 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
                                : kernel.exp_of(std::min(0.0, f32(lse[i].low - top.high)),
                                                std::min(0.0, f32(lse[i].high - top.low)));
       total.l = {f32(total.l.low + f32(e.low)), f32(total.l.high + f32(e.high))};
+      const Interval weight{f32(e.low), f32(e.high)};
       for (std::size_t c = 0; c < n; ++c) {
-        const Interval part =
-            over(quotient({parts[i].o.low[c], parts[i].o.high[c]}, parts[i].l), {f32(e.low), f32(e.high)});
-        total.o.low[c] = f32(total.o.low[c] + part.low);
-        total.o.high[c] = f32(total.o.high[c] + part.high);
+        const Interval part = quotient({parts[i].o.low[c], parts[i].o.high[c]}, parts[i].l);
+        add(total, c, over(part, weight));
+        if (scaled) add(*scaled, c, over(over(part, by), weight));
       }
     }
   }
   r.centre.resize(n);
   r.radius.resize(n);
-  // Where the scale of V and the shift are no normal number together, they may be applied apart.
-  const double unscale = std::ldexp(query.v_scale, -how_.p_shift);
-  const double lost = unscale < 0x1p-126 ? 0x1p-149 : 0;
-  const Interval by = lost > 0 ? Interval{std::max(0.0, unscale - lost), unscale + lost}
-                               : Interval{f32(unscale), f32(unscale)};
   for (std::size_t c = 0; c < n; ++c) {
     Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), by);
+    if (scaled) {
+      const Interval other = quotient({scaled->o.low[c], scaled->o.high[c]}, total.l);
+      out = {std::min(out.low, other.low), std::max(out.high, other.high)};
+    }
     // p_shift and a small scale of V may leave before the quotient, which is subnormal then.
     const auto apart = [&](double q) { return unscale < 1 && q != 0 && std::isfinite(q) ? least_step : 0; };
     out = {out.low - apart(out.low), out.high + apart(out.high)};

@@ -78,10 +78,10 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
     // or within 10u of the norm of the block that it sums.
     const double off =
         1.01 * decoder_error(tensor.format, div_ulp) * (rotated ? norm : std::fabs(decoded[i]));
-    const bool exact = !rotated && in_f32 == decoded[i];
+    const bool exact = !rotated && in_f32 == decoded[i] && decodes_exactly(tensor.format, decoded[i]);
     const bool decided =
         (emulated && !rotated) || exact || (rotated && norm == 0) ||
-        (rounding == nullptr ? !rotated
+        (rounding == nullptr ? format.kind == FormatKind::scalar || format.kind == FormatKind::scaled
          : format.kind == FormatKind::scaled
              ? converted(*rounding, decoded[i]) == x
              : round_to(*rounding, decoded[i] - off) == x && round_to(*rounding, decoded[i] + off) == x);
@@ -130,7 +130,9 @@ void rearrange(std::vector<float>& values, const std::vector<std::int64_t>& at, 
 struct Operands {
   std::vector<std::vector<float>> q;
   double scale = 1, scale_error = 0;
+  std::vector<double> scales = {1};  // at level=emu, of the codes: each that their quotient may be
 };
+constexpr int kMostScaleUlps = 8;
 constexpr std::size_t kMostUndecided = 4;  // 16 rows in place of one
 
 Operands operands(std::span<const double> q, std::string_view convert, double div_ulp, bool emulated) {
@@ -141,8 +143,21 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
     QuantisedRow codes = quantise_row(scalar_format(convert), q, div_ulp);
     if (!codes.decidable || codes.others.size() > kMostUndecided) return r;
     r.scale = codes.scale;
-    if (!emulated)
+    r.scales = {r.scale};
+    if (!emulated) {
       r.scale_error = quotient_error(div_ulp);  // a / F by division, or by a reciprocal and a product
+    } else if (div_ulp > kMostScaleUlps) {
+      return r;
+    } else {
+      const double quotient = codes.quotient;
+      for (const float away : {0.0F, std::numeric_limits<float>::infinity()}) {
+        float other = std::nextafter(codes.scale, away);
+        for (const double ulp = std::ldexp(1.0, std::ilogb(codes.scale) - 23);
+             quotient > 0 && std::fabs(static_cast<double>(other) - quotient) <= div_ulp * ulp;
+             other = std::nextafter(other, away))
+          r.scales.push_back(other);
+      }
+    }
     r.q.push_back(std::move(codes.codes));
     for (const QuantisedRow::Other& other : codes.others)
       for (std::size_t i = 0, count = r.q.size(); i < count; ++i) {
@@ -245,6 +260,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                      promote, tile));
   if (over_tiles) return base;
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
+  for (const char* key : {"q", "convert", "p"}) {
+    if (!rounds_to_tf32_anyhow(contract, key)) continue;
+    if (!emulated) return base;
+    refuse(name, fmt::format("{}=tf32: the emulated kernel rounds to nearest, tf32=nearest_even", key));
+  }
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
   if (!has_emulated_shape(g, contract)) return base;
   AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
@@ -259,6 +279,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (!emulated && (is_narrow(how.qk) || is_narrow(how.pv) || is_narrow(how.rowsum))) return base;
   const attention_bounds::FormatModel dtype(g.dtype);
   const bool twice = how.out != g.dtype;
+  const Joined of_logits = Joined::of_logits(problem);
   for (std::int64_t b = 0; b < g.batch; ++b) {
     const std::int64_t keys = problem.length(b);
     // From which end parts are counted is not told; nor how many there are, where they may not be as long.
@@ -304,9 +325,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
           return products_fit(how.qk, largest_of(q), most_k, given.scale * k_in->scale);
         });
         if (!fits) return;
+        Joined joined = of_logits;
+        joined.with(given.scale, given.scale);
+        if (!emulated && !(joined.is_normal() && joined.fits())) return;
         QueryRow row;
         row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
-        row.scale = g.scale * k_in->scale * given.scale,
         row.scale_error = given.scale_error + (decodes_k ? 2 * attention_bounds::kU : 0);
         row.v_scale = v_in->scale, row.softcap = g.softcap;
         std::vector<std::uint8_t> visible(at.size());
@@ -322,8 +345,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
         }
         if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
         std::vector<Hull> hull(static_cast<std::size_t>(g.dv));
-        for (const std::vector<float>& q : given.q) {
-          row.q = q;
+        const auto hull_with = [&](const std::vector<float>& q, double q_scale) {
+          row.q = q, row.scale = g.scale * k_in->scale * q_scale;
           const RowBounds r = bounds.row(row, level);
           for (std::size_t c = 0; c < hull.size(); ++c) {
             const double limit =
@@ -331,7 +354,9 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
             hull[c].low = std::min(hull[c].low, r.centre[c] - limit);
             hull[c].high = std::max(hull[c].high, r.centre[c] + limit);
           }
-        }
+        };
+        for (const std::vector<float>& q : given.q)
+          for (const double q_scale : given.scales) hull_with(q, q_scale);
         const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
         for (std::size_t c = 0; c < hull.size(); ++c) {
           const double centre = 0.5 * (hull[c].low + hull[c].high);

@@ -55,7 +55,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
                abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
-  const DotError qk(kernel.qk, kernel.of_qk(g.d), abs_sum, subnormal, kernel.qk_scaled);
+  const SumShape shape = kernel.of_qk(g.d);
+  const DotError qk(kernel.qk, shape, abs_sum, subnormal, kernel.qk_scaled);
   const double root = std::sqrt(static_cast<double>(g.d));
   // Codes of q summed in 16 bits, in units of their own scale.
   if (kernel.q_code > 0 && kernel.qk.kind == Accumulator::Kind::floating && kernel.qk.precision.p < 24)
@@ -67,8 +68,7 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
                        Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
-  // A step of a decoder may be subnormal; what a second scale above 1 makes of that is not counted.
-  if (kernel.k_rounds) conversions += kernel.k_decoder * abs_sum + 0x1p-148 * root * row.q_norm;
+  if (kernel.k_rounds) conversions += kernel.k_decoder * abs_sum + kernel.k_tiny * root * row.q_norm;
   if (!applied.k_undecided.empty()) conversions += applied.k_undecided[kv_head] * row.q_norm * (1 + 32 * kU);
   if (kernel.q_blocks)
     conversions += row.q_norm * (0.5 / 127 + 0x1p-11) * (1 + 0x1p-9) * root * row.k_norm +
@@ -87,10 +87,13 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     return kInf;
   conversions = rule(Rule::logit_conversion, conversions);
   const double products = (abs_sum + conversions) * (1 + 4 * kU);
-  double sum = g.scale * qk(products);
+  // Blocks of codes under one scale hold 16 at least, the last of a partial sum apart.
+  const double whole =
+      Kernel::of_whole_sums(kernel.qk, static_cast<double>(g.d) / 16 + 1 + static_cast<double>(shape.parts));
+  double sum = g.scale * (qk(products) + whole * products);
   if (kernel
           .scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
-    const DotError scaled(kernel.qk, kernel.of_qk(g.d), g.scale * abs_sum, std::max(1.0, g.scale) * subnormal,
+    const DotError scaled(kernel.qk, shape, g.scale * abs_sum, std::max(1.0, g.scale) * subnormal,
                           kernel.qk_scaled);
     sum = std::max(sum, scaled(g.scale * products));
     const double most = 2 * std::max(1.0, g.scale) * row.q_norm;  // 2: log2 e
@@ -102,6 +105,15 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   lambda +=
       rule(Rule::logit_argument,
            kU * (1 + 8 * kU) * (2 * (b + lambda) + of_exponent * most + (g.alibi ? row.bias_max + most : 0)));
+  Joined joined = kernel.of_logits;
+  if (kernel.q_code > 0 && row.q_norm > 0)
+    joined.with(row.q_norm / (root * kernel.q_code), row.q_norm / kernel.q_code);
+  if (!claims(Rule::logit_overflow, joined.fits())) return kInf;
+  if (!joined.is_normal()) {
+    const double codes = q_most * (kernel.k_most > 0 ? kernel.k_most * root : row.k_norm);
+    lambda += rule(Rule::logit_argument, (1.5 + std::max(0.5, kernel.div_ulp)) * 0x1p-149 * joined.most *
+                                             std::max(1.0, g.softcap) * codes);
+  }
   if (kernel.scores_cast) {
     lambda += rule(Rule::logit_scores, kernel.scores.u * x + kernel.scores.tiny);
     // Of base 2: log2 e times as large.
@@ -227,7 +239,10 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
     const double subnormal =
         std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
     // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
-    const DotError pv(kernel.pv, kernel.of_pv(row, e.tiles), largest_v * kernel.p_scale, subnormal, true);
+    const SumShape shape = kernel.of_pv(row, e.tiles);
+    const DotError pv(kernel.pv, shape, largest_v * kernel.p_scale, subnormal, true);
+    const double whole = Kernel::of_whole_sums(
+        kernel.pv, 2 * e.tiles + static_cast<double>(shape.parts) + static_cast<double>(kernel.split));
     // Products relative to the largest logit, as the kernel scales them; of shares as they are.
     const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
     const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
@@ -268,7 +283,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
       n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
       if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
       const double again = 1 + 1.1 * e.changes * kernel.pv_u;
-      n += rule(Rule::value_sum, pv(a * top * (1 + e.theta) * (1 + u_p)) / top * again);
+      const double terms = a * top * (1 + e.theta) * (1 + u_p);
+      n += rule(Rule::value_sum, (pv(terms) + whole * terms) / top * again);
       n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
       if (kernel.split > 1)
         n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * a);

@@ -18,13 +18,17 @@
 //                               partial sum, by the height of qk_order; unless scaling=scores the larger of
 //                               that and E_qk of the scaled products, of which what underflows is not scaled
 //                               down
+//      gamma_(d/16 + parts + 5) B   qk adds whole codes: sums of blocks of 16 at least, times their scales, in f32
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
 //      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
 //                               before, for a kernel may round the product alone
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the
 //                               f16 rounding of the scale; K: u_convert, and 2 u where decoded values need a
-//                               rounding in f32; and their subnormal steps
+//                               rounding in f32; and their subnormal steps: 2^-149, of two scales that are
+//                               multiplied first 8 times as much (|code| <= 8; code times a scale, a whole
+//                               multiple of 2^-149, loses nothing there), of a reciprocal of nvfp4's global
+//                               scale 2688 max(1, div_ulp) times
 //                               tq3_0: 10 u, for each of 5 stages of butterflies is sqrt(2) times an
 //                               orthogonal map whose sums round by u of themselves, so by u of the 2-norm of
 //                               the block, and level, scale, 1 / sqrt(32) and their products round as much
@@ -44,6 +48,13 @@
 //                               are rounded. With the rescales: the running maximum only grows, so the
 //                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
 //                               weight's exponent may go up and its rescale down: 4 X, 9 u X
+//      (1.5 + max(0.5, div_ulp)) 2^-149 F max(1, softcap) C
+//                               A kernel may join factors of a logit (scale, scales of q's codes and of K, 1 /
+//                               softcap) before they meet the sum. Where the product of min(1, f) over them
+//                               is no normal number, a quotient is off by div_ulp subnormal steps and three
+//                               products (log2 e too) by half a step each; what else they are multiplied by
+//                               is at most F, the product of max(1, f), and C >= sum|q_i k_ji| in codes.
+//                               Nothing is claimed where F overflows
 //      u |bias|max + u X        ALiBi: slope times distance, and the sum; times log2 e as above, or with log2
 //                               e in the slope, 2 in place of 3
 //      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it
@@ -108,6 +119,7 @@
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
 //              theta)(1 + u_p) and largest head max|v|
+//              pv adds whole codes: gamma_(2 tiles + parts + split + 4) of that sum more
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial
 //                sums of `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv /

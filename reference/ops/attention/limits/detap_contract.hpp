@@ -147,6 +147,9 @@ struct Kernel {
   bool k_rounds, v_rounds;      // decoded values are not f32 numbers
   bool k_rotates, v_rotates;    // they are sums of a block that butterflies transform back
   double k_decoder, v_decoder;  // decoder_error
+  double k_tiny;                // decoder_tiny of K
+  Joined of_logits;             // the scale, K's own and 1 / softcap
+  double k_most;                // largest code of K, where its f32 scales may be joined; else 0
   bool qk_scaled;               // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double
@@ -182,7 +185,12 @@ struct Kernel {
     once = c.text("merge") == "once", states = c.text("merge") == "states";
     fused_argument = c.text("argument") == "any";
     shares = c.text("weights") == "shares";
-    p = cast_to(c.text("p"));
+    const auto cast_of = [&](std::string_view key) {
+      Cast cast = cast_to(c.text(key));
+      if (rounds_to_tf32_anyhow(c, key)) cast.u *= 2, cast.tiny *= 2;
+      return cast;
+    };
+    p = cast_of("p");
     p_exact = c.text("p") == "f32";
     cast_in_sum = !shares && c.text("denominator") == "cast";
     scores_cast = c.text("scores") != "f32";
@@ -191,16 +199,11 @@ struct Kernel {
     const std::string_view to = c.text("convert");
     converts_k = to != "none" && to != g.k_format;
     converts_v = to != "none" && to != g.v_format;
-    if (to != "none") convert = cast_to(to);
-    for (const auto& [key, sum] : {std::pair{"qk", qk}, {"pv", pv}})  // tf32 holds all of f16 and of bf16
-      if (to != "none" && sum.unit != nullptr && !accepts(*sum.unit, to) && sum.unit->inputs != "tf32")
-        throw InputError(InputErrorKind::bad_contract,
-                         fmt::format("attention: convert={} with {}={}, which takes {}", to, key, sum.name,
-                                     sum.unit->inputs));
+    if (to != "none") convert = cast_of("convert");
     converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
     q_blocks = quantises_blocks(c.text("q"));
-    if (converts_q && !q_blocks) q = cast_to(c.text("q"));
-    scaled_q = cast_to(c.text("q") == "f16" || c.text("q") == "bf16" ? c.text("q") : g.dtype);
+    if (converts_q && !q_blocks) q = cast_of("q");
+    scaled_q = converts_q && !q_blocks && !quantises_rows(c.text("q")) ? q : cast_to(g.dtype);
     dtype = cast_to(g.dtype);
     out_cast = c.text("out") != "dtype" && c.text("out") != g.dtype;
     out = out_cast ? cast_to(c.text("out")) : dtype;
@@ -208,6 +211,8 @@ struct Kernel {
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);
     k_decoder = decoder_error(g.k_format, div_ulp), v_decoder = decoder_error(g.v_format, div_ulp);
+    k_tiny = decoder_tiny(g.k_format, div_ulp);
+    of_logits = Joined::of_logits(problem);
     k_rotates = g.k_format.starts_with("tq3");
     v_rotates = g.v_format.starts_with("tq3") && c.text("v_inverse") != "row";
     p_scale = std::exp2(c.number("p_shift"));
@@ -240,6 +245,7 @@ struct Kernel {
     };
     k_code = largest_code(format(g.k_format));
     v_code = largest_code(format(g.v_format));
+    k_most = k_code > 0 ? k_code : largest_product(g.k_format);
   }
   // Of so many products in one chain of a unit.
   static std::int64_t blocks_of(const Accumulator& how, std::int64_t products, std::int64_t block) {
@@ -278,6 +284,12 @@ struct Kernel {
     else if (pv_order.is_shallow())
       height = std::min(height, pv_order.height(static_cast<double>(promote)));
     return {row.keys, row.keys, 1, height};
+  }
+  // A unit that adds whole codes leaves scales, and what is rescaled, to f32: relative to the absolute sum, what
+  // so many sums of codes lose there, each with the products of its scales (3) and its own rounding.
+  static double of_whole_sums(const Accumulator& how, double sums) {
+    const bool whole = how.unit != nullptr && how.unit->out == "i32";
+    return whole ? gamma_n(sums + 4, kU) : 0;
   }
   // Additions that a weight goes through in the row sum, rescales apart. What is hidden adds 0 in its place:
   // it costs no rounding, but the others do not close up. So a weight goes through no more additions than

@@ -215,8 +215,9 @@ TEST(AttentionOfStrangers, a_conversion_to_what_the_unit_does_not_take_is_refuse
   for (const char* words : {"qk=hopper_fp8 q=e4m3fn convert=f16", "pv=hopper_fp8 p=e4m3fn convert=bf16",
                             "qk=hopper_bf16 convert=f16", "pv=int8_dot convert=f16"})
     EXPECT_THROW((void)c.truth(words), InputError) << words;
-  for (const char* words : {"qk=hopper_f16 convert=f16", "qk=hopper_tf32 convert=bf16 pv=hopper_bf16",
-                            "qk=hopper_fp8 q=e4m3fn pv=hopper_f16"})
+  for (const char* words :
+       {"qk=hopper_f16 q=f16 convert=f16", "qk=hopper_tf32 q=tf32 convert=bf16 pv=hopper_bf16 p=bf16",
+        "qk=hopper_fp8 q=e4m3fn pv=hopper_f16 p=f16"})
     EXPECT_NO_THROW((void)c.truth(words)) << words;
 }
 
@@ -345,6 +346,174 @@ TEST(AttentionOfStrangers, the_scale_of_v_may_be_divided_by_the_row_sum_first) {
     expect_pass(c.truth(words), Values{got});
     expect_caught(c.truth(words), Values{got * 1.001F});
   }
+}
+
+// Logits of 1 and 0 from q of 1e36 and scales whose product is subnormal.
+TEST(AttentionOfStrangers, two_scales_of_k_may_be_multiplied_first) {
+  Values q(32, 0);
+  q[0] = 1e36F;
+  OpCase c = filled(
+      {{"d", "32"}, {"dv", "1"}, {"len", "2"}, {"k", "int4_ch_tensor"}, {"v", "f32"}, {"scale", "1e6"}}, q,
+      Values(64, 0), {1, 0});
+  const float scale = 1.3e-30F, second = 1.1e-14F;
+  for (Plane& plane : c.set.at("k").planes) {
+    if (plane.spec.suffix.empty()) plane.bytes[0] = std::byte{7};
+    for (std::size_t at = 0; plane.spec.suffix == ".scale" && at < plane.bytes.size(); at += sizeof scale)
+      std::memcpy(plane.bytes.data() + at, &scale, sizeof scale);
+    if (plane.spec.suffix == ".scale_2") std::memcpy(plane.bytes.data(), &second, sizeof second);
+  }
+  const auto out = [](float k) {
+    const double logit = 1e6 * static_cast<double>(1e36F * k);
+    return Values{static_cast<float>(1 / (1 + std::exp(-logit)))};
+  };
+  const float product = scale * second;
+  for (const char* level : {"detap", "detord order=sequential", "ca order=sequential"}) {
+    const Truth t = c.truth(std::string("tiles=aligned scaling=scores exp_ulp=0.5 level=") + level);
+    expect_pass(t, out(7 * scale * second));
+    expect_pass(t, out(7 * product));
+    expect_caught(t, out(400 * product));
+  }
+}
+
+// scale k.scale / softcap, once on the host, is 1e-42: 714 steps of 2^-149 in place of 713.6.
+TEST(AttentionOfStrangers, a_soft_cap_may_be_joined_with_the_scales_of_a_logit) {
+  OpCase c = filled({{"d", "1"},
+                     {"dv", "1"},
+                     {"len", "2"},
+                     {"k", "int8_tensor"},
+                     {"v", "f32"},
+                     {"scale", "1e-8"},
+                     {"softcap", "1e6"}},
+                    {8e33F}, {127, 0}, {1, 0});
+  const float scale = 1e-28F;
+  for (Plane& plane : c.set.at("k").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  const float joined = scale * 1e-8F / 1e6F, dot = 127 * 8e33F;
+  const auto out = [&](double constant) {
+    const double logit = 1e6 * std::tanh(static_cast<double>(dot) * constant);
+    return Values{static_cast<float>(1 / (1 + std::exp(-logit)))};
+  };
+  for (const char* level : {"detap", "detord order=sequential", "ca order=sequential"}) {
+    const Truth t = c.truth(std::string("tiles=aligned scaling=scores exp_ulp=0.5 level=") + level);
+    expect_pass(t, out(static_cast<double>(joined)));
+    expect_pass(t, out(static_cast<double>(scale) * 1e-14));
+    expect_caught(t, out(static_cast<double>(scale) * 1.02e-14));
+  }
+}
+
+// A unit multiplies numbers of its own types: what is none has to be converted, and the contract says to what.
+TEST(AttentionOfStrangers, an_operand_that_its_unit_does_not_hold_is_refused) {
+  const auto of = [](const char* dtype, const char* k, const char* v) {
+    return filled({{"d", "64"}, {"len", "8"}, {"dtype", dtype}, {"k", k}, {"v", v}}, Values(64, 1),
+                  Values(512, 1), Values(512, 1));
+  };
+  const auto refused = [](const OpCase& c, const char* words) {
+    EXPECT_THROW((void)c.truth(words), InputError) << words;
+  };
+  refused(of("f32", "f32", "f32"), "qk=hopper_tf32");
+  refused(of("f32", "f16", "f16"), "qk=hopper_f16");
+  refused(of("f16", "q8_0", "f16"), "qk=hopper_f16");
+  refused(of("bf16", "e4m3fn_head", "f16"), "qk=hopper_fp8");
+  refused(of("f16", "f16", "f16"), "pv=hopper_f16");
+  refused(of("f16", "f16", "f16"), "rowsum=hopper_f16 denominator=cast");
+  refused(of("f16", "e4m3fn_ch", "f16"), "qk=hopper_f16");
+  refused(of("f16", "f16", "e4m3fn_tok"), "pv=hopper_f16 p=f16");
+  const auto taken = [](const OpCase& c, const char* words) {
+    EXPECT_NO_THROW((void)c.truth(words)) << words;
+  };
+  taken(of("f32", "f32", "f32"), "qk=hopper_tf32 q=tf32 convert=tf32 pv=hopper_tf32 p=tf32");
+  taken(of("f32", "f16", "f16"), "qk=hopper_f16 q=f16");
+  taken(of("f16", "q8_0", "q8_0"), "qk=hopper_f16 convert=f16 pv=hopper_f16 p=f16");
+  taken(of("bf16", "e4m3fn_tok", "e4m3fn_ch"), "qk=hopper_fp8 q=e4m3fn pv=hopper_fp8 p=e4m3fn");
+  taken(of("f16", "e4m3fn_head", "e5m2_head"), "qk=hopper_f16 pv=hopper_f16 p=f16");
+  taken(of("f16", "q8_0", "f16"), "qk=int8_dot q=q8_0");
+}
+
+// Operands whose low bits a unit ignores, and such as are rounded before: an f32 kernel on units of TF32.
+TEST(AttentionOfStrangers, units_of_tf32_take_rounded_or_cut_operands) {
+  const float one = 1 + 0x1.ffcp-11F;  // just below 1 + 2^-10: cut it is 1
+  const OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"kv", "f32"}}, {1}, {one, 0}, {1, -1});
+  const auto out = [](double logit) { return Values{static_cast<float>(std::tanh(logit / 2))}; };
+  const std::string to = "qk=hopper_tf32 q=tf32 convert=tf32 exp_ulp=0.5 ", near = to + "tf32=nearest_even ";
+  for (const char* level : {"detap", "detord order=tiles", "ca order=tiles"}) {
+    const std::string at = std::string("tiles=aligned scaling=scores level=") + level;
+    expect_pass(c.truth(to + at), out(1));
+    expect_pass(c.truth(to + at), out(1 + 0x1p-10));
+    expect_caught(c.truth(to + at), out(1 - 0x1p-6));
+    expect_pass(c.truth(near + at), out(1 + 0x1p-10));
+    expect_caught(c.truth(near + at), out(1));
+  }
+  EXPECT_THROW((void)c.truth(to + "level=emu order=sequential tiles=aligned scaling=scores sink=last"),
+               InputError);
+  const Truth emu = c.truth(near + "level=emu order=sequential tiles=aligned scaling=scores sink=last");
+  expect_pass(emu, out(1 + 0x1p-10));
+  expect_caught(emu, out(1));
+}
+
+// 32 sums of 32 codes, each times its scales in f32 and added to the ones before: the last 31 are below half
+// an ulp of the first, one after the other.
+TEST(AttentionOfStrangers, sums_of_blocks_of_codes_are_added_in_f32) {
+  Values q(1024, 0.0F), k(2048, 0.0F);
+  q[0] = 127;
+  for (std::size_t i = 32; i < 1024; ++i) q[i] = 127 * 0x1p-24F;
+  k[0] = 127;
+  for (std::size_t i = 32; i < 1024; ++i) k[i] = i % 32 == 0 ? 63 : 0;
+  for (std::size_t i = 32; i < 1024; ++i) k[i + 1024] = k[i];
+  for (std::size_t i = 33; i < 1024; i += 32) k[i] = k[i + 1024] = 127;
+  const OpCase c =
+      filled({{"d", "1024"}, {"dv", "1"}, {"len", "2"}, {"k", "q8_0"}, {"v", "f32"}, {"scale", "1e-4"}}, q, k,
+             {1, -1});
+  const double first = 127.0 * 127, others = 31 * 127 * 0x1p-24 * (63 + 127);
+  const auto out = [](double a, double b) {
+    return Values{static_cast<float>(std::tanh((a - b) * 1e-4 / 2))};
+  };
+  for (const char* level : {"detap", "ca order=tiles"}) {
+    const Truth t =
+        c.truth(std::string("qk=int8_dot q=q8_0 exp_ulp=0.5 div_ulp=0.5 scaling=scores level=") + level);
+    expect_pass(t, out(first + others, others));
+    expect_pass(t, out(first, others));
+    expect_caught(t, out(first * 1.01, others));
+  }
+}
+
+// 13 s - 12 s, each product rounded, in place of (13 - 12) s: finished outputs of two parts.
+TEST(AttentionOfStrangers, the_scale_of_v_may_meet_the_outputs_of_parts) {
+  OpCase c = equal({{"k", "f32"}, {"v", "e4m3fn_tensor"}}, {13, -12});
+  const float scale = 1 + 0x1p-23F;
+  for (Plane& plane : c.set.at("v").planes) {
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+    if (plane.spec.suffix.empty())
+      plane.bytes = {static_cast<std::byte>(encode(scalar_format("e4m3fn"), 13)),
+                     static_cast<std::byte>(encode(scalar_format("e4m3fn"), -12))};
+  }
+  const Truth t = c.truth(
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 tile=1 "
+      "split=2");
+  expect_pass(t, Values{0.5F * scale});
+  expect_pass(t, Values{(13 * scale - 12 * scale) / 2});
+  expect_caught(t, Values{0.5F * scale * (1 + 0x1p-17F)});
+}
+
+// absmax / 448 by a reciprocal is another f32, and the scale of the logits.
+TEST(AttentionOfStrangers, the_scale_of_codes_of_q_is_a_quotient_within_its_ulps) {
+  const Values q{8.76225853F, 1.52813792F};
+  const OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"kv", "f32"}}, q,
+                          {-0.907999992F, 1, 0, 0}, {1, 0});
+  const float dot = 448 * -0.907999992F + 80;
+  const auto out = [&](float scale) {
+    const auto w = static_cast<float>(std::exp(static_cast<double>(dot * scale)));
+    return Values{w / (1 + w)};
+  };
+  const std::string emu =
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 q=e4m3fn div_ulp=";
+  const float nearest = q[0] / 448, by_reciprocal = q[0] * (1.0F / 448);
+  ASSERT_NE(nearest, by_reciprocal);
+  expect_pass(c.truth(emu + "2"), out(nearest));
+  expect_pass(c.truth(emu + "2"), out(by_reciprocal));
+  expect_pass(c.truth(emu + "0.5"), out(nearest));
+  expect_caught(c.truth(emu + "0.5"), out(by_reciprocal));
+  expect_caught(c.truth(emu + "2"), out(nearest * (1 + 0x1p-20F)));
 }
 
 }  // namespace
