@@ -75,7 +75,7 @@ class Kernel {
     for (std::vector<double>* each : {&k_, &v_})
       for (double& x : *each) {
         x = f32_.round(x);
-        if (!p_.is("convert", "none")) x = Arithmetic(p_.text("convert")).round(x);
+        if (!p_.is("convert", "none")) x = as_operand(p_, p_.text("convert"), x);
       }
   }
 
@@ -121,14 +121,15 @@ class Kernel {
   // Codes and their scales are multiplied first, and so is what a unit takes.
   bool scales_q() const {
     return (p_.is("scaling", "q") || p_.is("scaling", "q_rounded")) && sums_.unit() == nullptr &&
-           (p_.is("q", "none") || p_.is("q", "f16") || p_.is("q", "bf16"));
+           (p_.is("q", "none") || p_.is("q", "f16") || p_.is("q", "bf16") || p_.is("q", "tf32"));
   }
   void scale_q(AttentionQuery& q) const {
     const std::string& to = p_.is("q", "none") ? geometry_.dtype : p_.text("q");
     const double scale = f32_.round(geometry_.scale);
     for (double& each : q.x) {
       each = times_log2e(f32_.mul(each, scale));
-      if (p_.is("scaling", "q_rounded")) each = Arithmetic(to).round(each);
+      if (p_.is("scaling", "q_rounded"))
+        each = to == "tf32" ? as_operand(p_, to, each) : Arithmetic(to).round(each);
     }
   }
 

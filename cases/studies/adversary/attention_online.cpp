@@ -51,6 +51,7 @@ double AttentionOnline::log_of(double l, std::int64_t j) const {
 double AttentionOnline::cast(double w) const {
   const double shifted = f32_.mul(w, shift_);
   if (p_.is("p", "f32")) return shifted;
+  if (p_.is("p", "tf32")) return as_operand(p_, "tf32", shifted);
   return round_to(scalar_format(p_.text("p")), shifted);
 }
 double AttentionOnline::without_shift(double o) const { return f32_.div(o, shift_); }

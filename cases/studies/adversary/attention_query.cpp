@@ -6,14 +6,21 @@
 
 namespace assay::adversary {
 
+double as_operand(const Problem& p, const std::string& format, double x) {
+  const bool cut = format == "tf32" && p.is("tf32", "cut");
+  return round_to(
+      scalar_format(format), x,
+      {.rounding = cut ? Rounding::toward_zero : Rounding::nearest_even, .overflow = Overflow::ieee});
+}
+
 AttentionQuery converted_query(const Problem& p, std::span<const double> row) {
   const Arithmetic f32("f32");
   AttentionQuery q;
   q.x.assign(row.begin(), row.end());
   const std::string& to = p.text("q");
   if (to == "none") return q;
-  if (to == "f16" || to == "bf16") {
-    for (double& each : q.x) each = Arithmetic(to).round(each);
+  if (to == "f16" || to == "bf16" || to == "tf32") {
+    for (double& each : q.x) each = as_operand(p, to, each);
     return q;
   }
   const auto absmax = [](std::span<const double> x) {

@@ -42,11 +42,12 @@ constexpr Axis kKernel[] = {
     {"chunk", "none|none|16"},
     {"sum", kSums},
     {"fused", "no|yes"},
-    {"convert", "none|none|f16|bf16"},
-    {"q", "none|none|f16|bf16"},
+    {"convert", "none|none|none|f16|bf16|tf32"},
+    {"q", "none|none|none|f16|bf16|tf32"},
+    {"tf32", "even|cut"},
     {"scaling", "scores|q|q_rounded"},
     {"tile", "none|1|16|64"},
-    {"p", "f32|f32|f16|bf16|e4m3fn"},
+    {"p", "f32|f32|f16|bf16|tf32|e4m3fn"},
     {"p_shift", "0|0|0|8|2.5"},
     {"rowsum", "f32|f32|f16"},
     {"pv", "f32|f32|f16"},
@@ -81,7 +82,8 @@ constexpr Axis kUnitKernel[] = {
     {"tile", "64|64|128"},
     {"q_scale", "divide|reciprocal"},
     {"q_code", "divide|reciprocal|direct"},
-    {"convert", "none|none|none|f16|bf16"},
+    {"convert", "none|none|none|f16|bf16|tf32"},
+    {"tf32", "even|cut"},
     {"rowsum", "f32|f32|f32|f16"},
     {"p_shift", "0|0|8"},
     ASSAY_SOFTMAX_AXES,
@@ -157,6 +159,9 @@ void say(const Attributes& a, const Choices& c, Words& words) {
       const bool is_known = std::string_view(key) == "denominator" && choice(c, "weights") == "shares";
       words.say(key, is_known ? "exact" : choice(c, key));
     }
+  const auto is_tf32 = [&](const char* key) { return choice(c, key) == "tf32"; };
+  if (is_tf32("convert") || is_tf32("q") || is_tf32("p"))
+    words.say("tf32", choice(c, "tf32") == "even" ? "nearest_even" : "any");
   if (choice(c, "chunk") != "none") words.say("chunk", choice(c, "chunk"));
   if (choice(c, "promote") != "none") words.say("promote", choice(c, "promote"));
   words.say("tile", choice(c, "tile") == "none" ? static_cast<double>(length) : positive_number(c, "tile"));

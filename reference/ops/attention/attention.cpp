@@ -200,15 +200,17 @@ bool takes_all_of(const MatrixUnit& unit, std::string_view format) {
 void refuse_what_units_do_not_take(const AttentionGeometry& g, const Contract& contract) {
   const auto check = [&](const char* sum, std::string_view operand, std::string_view name, const char* key) {
     const Accumulator how = accumulator(contract.text(sum));
-    if (how.unit == nullptr || !how.unit->scales.empty()) return;  // of blocks with scales
+    if (how.unit == nullptr) return;
     const Format& row = format(name);
-    const bool over_keys = std::string_view(sum) == "pv";
+    const bool block = row.kind == FormatKind::block, over_keys = std::string_view(sum) == "pv";
+    // Of blocks: such as a unit's own scales are for, and whole codes of one scale.
+    const bool own = !how.unit->scales.empty() && (name.starts_with("mx") || name.starts_with("nvfp4"));
+    const bool whole = how.unit->out == "i32" && !name.starts_with("mxfp8") && !name.starts_with("tq3");
+    if (block && !over_keys && (own || whole)) return;
     const bool inside = over_keys ? row.axis == ScaleAxis::token || row.axis == ScaleAxis::row
                                   : row.axis == ScaleAxis::channel;
-    const std::string_view element =
-        row.kind == FormatKind::block || inside || row.axis == ScaleAxis::group32 ? "" : row.element;
-    const bool codes = row.kind == FormatKind::block && how.unit->out == "i32" && !over_keys;
-    if (codes || (!element.empty() && takes_all_of(*how.unit, element))) return;
+    const bool one_scale = !block && !inside && row.axis != ScaleAxis::group32;
+    if (one_scale && takes_all_of(*how.unit, row.element)) return;
     refuse_contract(fmt::format("{}={} takes {}, and {} is {}{}: {}= says what it is converted to first", sum,
                                 how.name, how.unit->inputs, operand, name,
                                 inside ? ", of more than one scale to a sum" : "", key));
@@ -217,11 +219,12 @@ void refuse_what_units_do_not_take(const AttentionGeometry& g, const Contract& c
   const auto or_else = [](std::string_view said, std::string_view stored) {
     return said == "none" ? stored : said;
   };
-  check("qk", "q", quantises_blocks(q) ? "int8" : or_else(q, g.dtype), "q");
+  check("qk", "q", quantises_blocks(q) ? "q8_0" : or_else(q, g.dtype), "q");
   check("qk", "K", or_else(convert, g.k_format), "convert");
   check("pv", "V", or_else(convert, g.v_format), "convert");
   check("pv", "a weight", p, "p");
-  if (contract.text("denominator") == "cast") check("rowsum", "a weight", p, "p");
+  const bool cast = contract.text("denominator") == "cast";
+  check("rowsum", "a weight", cast ? p : "f32", cast ? "p" : "denominator=cast p");
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
@@ -361,6 +364,7 @@ const Op kAttention{
     "a row of nothing but logits of -Inf, and where q is infinite: nothing is claimed\n"
     "keys that a mask hides: as if they were not there, but under hidden=added and empty=mean\n"
     "scales of K and V: of each number, or in f32 of a logit or an output; a weight's under p=f32 alone, and "
-    "numbers that are summed in f16 or bf16 have theirs; at level=emu codes enter as that level says"};
+    "numbers that are summed in f16 or bf16, not by a unit, have theirs; at level=emu codes enter as that "
+    "level says"};
 
 }  // namespace assay

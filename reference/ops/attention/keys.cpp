@@ -22,7 +22,7 @@ constexpr KeySpec kAttributes[] = {
     {"window", KeyKind::integer, "0", "0..4194304", "keys that a row of mask=window sees, itself included"},
     {"softcap", KeyKind::real, "0", "0..1000000", "softcap tanh(s / softcap), at least 1e-12; 0: none"},
     {"sinks", KeyKind::word, "no", "no|yes", "one more logit per head in the denominator"},
-    {"alibi", KeyKind::word, "no", "no|yes", "- slope |i - j| added to the logits"},
+    {"alibi", KeyKind::word, "no", "no|yes", "- slope |i - j| added to the logits, not slope j"},
     {"page", KeyKind::integer, "0", "0..65536", "keys per page; 0: contiguous"},
     {"scale", KeyKind::real, "0", "0..1000000", "of q.k, at least 1e-12; 0: 1/sqrt(d)"},
     {"rotate", KeyKind::word, "none", "none|qk|qkv", "what is stored rotated by the 32-point tq3 transform"},
@@ -75,7 +75,8 @@ constexpr KeySpec kContract[] = {
      "row sum of weights before 2^p_shift and the rounding to p, or behind them, times 2^p_shift as they "
      "then "
      "are (level=emu, and a log-sum-exp of a part: without it)"},
-    {"rowsum", KeyKind::accumulator, "f32", kSums, "how the row sum is formed"},
+    {"rowsum", KeyKind::accumulator, "f32", kSums,
+     "how the row sum is formed; by a matrix unit of weights as they were cast (denominator=cast)"},
     {"pv", KeyKind::accumulator, "f32", kSums, "how p.v is summed"},
     {"promote", KeyKind::integer, "1048576", "",
      "keys per partial sum of p.v, then added in f32, the last of them before a sink is met behind the keys; "

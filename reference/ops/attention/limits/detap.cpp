@@ -87,9 +87,9 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     return kInf;
   conversions = rule(Rule::logit_conversion, conversions);
   const double products = (abs_sum + conversions) * (1 + 4 * kU);
-  // Blocks of codes under one scale hold 16 at least, the last of a partial sum apart.
-  const double whole =
-      Kernel::of_whole_sums(kernel.qk, static_cast<double>(g.d) / 16 + 1 + static_cast<double>(shape.parts));
+  // Blocks of codes under one scale hold 16 at least, and each may have the term of a minimum.
+  const double whole = Kernel::of_whole_sums(
+      kernel.qk, static_cast<double>(g.d) / 8 + 2 + static_cast<double>(shape.parts + shape.blocks));
   double sum = g.scale * (qk(products) + whole * products);
   if (kernel
           .scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
@@ -242,7 +242,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
     const SumShape shape = kernel.of_pv(row, e.tiles);
     const DotError pv(kernel.pv, shape, largest_v * kernel.p_scale, subnormal, true);
     const double whole = Kernel::of_whole_sums(
-        kernel.pv, 2 * e.tiles + static_cast<double>(shape.parts) + static_cast<double>(kernel.split));
+        kernel.pv, 2 * e.tiles + static_cast<double>(shape.parts + shape.blocks + kernel.split));
     // Products relative to the largest logit, as the kernel scales them; of shares as they are.
     const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
     const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;

@@ -18,7 +18,10 @@
 //                               partial sum, by the height of qk_order; unless scaling=scores the larger of
 //                               that and E_qk of the scaled products, of which what underflows is not scaled
 //                               down
-//      gamma_(d/16 + parts + 5) B   qk adds whole codes: sums of blocks of 16 at least, times their scales, in f32
+//      gamma_(d/8 + parts + blocks + 6) B
+//                               qk adds whole codes: sums of 16 at least under one scale, of the `blocks` that
+//                               the unit may begin and of `parts`, times their scales, are added in f32; so is
+//                               a block's minimum times its sum
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
 //      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
@@ -119,7 +122,7 @@
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
 //              theta)(1 + u_p) and largest head max|v|
-//              pv adds whole codes: gamma_(2 tiles + parts + split + 4) of that sum more
+//              pv adds whole codes: gamma_(2 tiles + parts + blocks + split + 4) of it more
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial
 //                sums of `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv /

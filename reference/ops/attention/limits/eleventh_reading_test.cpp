@@ -418,6 +418,11 @@ TEST(AttentionOfStrangers, an_operand_that_its_unit_does_not_hold_is_refused) {
   refused(of("f16", "f16", "f16"), "rowsum=hopper_f16 denominator=cast");
   refused(of("f16", "e4m3fn_ch", "f16"), "qk=hopper_f16");
   refused(of("f16", "f16", "e4m3fn_tok"), "pv=hopper_f16 p=f16");
+  refused(of("f16", "q8_0", "f16"), "qk=int8_dot");
+  refused(of("f16", "f16", "f16"), "qk=hopper_f16 q=q8_0");
+  refused(of("f16", "f16", "f16"), "rowsum=hopper_f16 p=f16");
+  refused(of("f16", "mxfp8", "f16"), "qk=int8_dot q=q8_0");
+  refused(of("f16", "nvfp4", "f16"), "qk=blackwell_nvfp4");
   const auto taken = [](const OpCase& c, const char* words) {
     EXPECT_NO_THROW((void)c.truth(words)) << words;
   };
@@ -427,6 +432,8 @@ TEST(AttentionOfStrangers, an_operand_that_its_unit_does_not_hold_is_refused) {
   taken(of("bf16", "e4m3fn_tok", "e4m3fn_ch"), "qk=hopper_fp8 q=e4m3fn pv=hopper_fp8 p=e4m3fn");
   taken(of("f16", "e4m3fn_head", "e5m2_head"), "qk=hopper_f16 pv=hopper_f16 p=f16");
   taken(of("f16", "q8_0", "f16"), "qk=int8_dot q=q8_0");
+  taken(of("f16", "mxfp4", "f16"), "qk=int8_dot q=q8_0");
+  taken(of("f16", "mxfp8", "f16"), "qk=blackwell_mxfp8 q=e4m3fn");
 }
 
 // Operands whose low bits a unit ignores, and such as are rounded before: an f32 kernel on units of TF32.
@@ -474,6 +481,8 @@ TEST(AttentionOfStrangers, sums_of_blocks_of_codes_are_added_in_f32) {
     expect_pass(t, out(first + others, others));
     expect_pass(t, out(first, others));
     expect_caught(t, out(first * 1.01, others));
+    // Partial sums of one product each: their f32 sum may round 1,023 times.
+    expect_pass(t, out(first * (1 + 900 * 0x1p-24), others));
   }
 }
 
