@@ -198,8 +198,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
 // 2^p_shift, of the others by u_p and of that one by what it was off.
 double cast_error(const Kernel& kernel, const RowError& e, double a, double largest_v) {
   const double u = kernel.p.u, off = e.theta * (2 + e.theta);
-  const bool met = kernel.lag == 1 && !kernel.shares && !kernel.shift_rounds && off < u / 2 &&
-                   kernel.p_scale >= std::ldexp(1.0, kernel.p_emin);
+  const bool met = !kernel.p_anyhow && kernel.lag == 1 && !kernel.shares && !kernel.shift_rounds &&
+                   off < u / 2 && kernel.p_scale >= std::ldexp(1.0, kernel.p_emin);
   return met ? std::min(u * a, u * e.spread * largest_v + off * a) : u * a;
 }
 

@@ -110,7 +110,7 @@
 //    to 2^p_shift. Where off < u_p / 2 that key is thus off by `off` and the others, of |v| <= max|v| and 1 -
 //    1/W together, by u_p:
 //      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + off A).
-//    Not with a lag, nor of shares. Weights of FP8 that are clipped at 240 where 256 is due are 1/16 = u_p
+//    Not with a lag, nor of shares, nor cut (tf32=any). Weights of FP8 that are clipped at 240 where 256 is due are 1/16 = u_p
 //    off: no more than the cast of any other weight, and seen on a row that one key holds alone.
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole

@@ -135,12 +135,12 @@ struct Kernel {
   std::int64_t chunk, promote, tile, split, part, qk_block, pv_block;
   Order qk_order, pv_order, rowsum_order;
   double exp_ulp, tanh_ulp, div_ulp;
-  double lag;                      // e^lag: the largest weight
-  bool scales_q, rounds_scaled_q;  // the scale may come before q.k; and is then rounded into q's format
-  bool once, states;               // how parts are merged
-  bool fused_argument;             // S scale - m scale may be one operation
-  bool shares;                     // weights are divided before their cast
-  bool p_exact, cast_in_sum;
+  double lag;                           // e^lag: the largest weight
+  bool scales_q, rounds_scaled_q;       // the scale may come before q.k; and is then rounded into q's format
+  bool once, states;                    // how parts are merged
+  bool fused_argument;                  // S scale - m scale may be one operation
+  bool shares;                          // weights are divided before their cast
+  bool p_exact, p_anyhow, cast_in_sum;  // anyhow: not to nearest
   Cast p, scores, convert, q, scaled_q, out, dtype;
   bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
   bool converts_q, q_blocks, out_cast;
@@ -191,6 +191,7 @@ struct Kernel {
       return cast;
     };
     p = cast_of("p");
+    p_anyhow = rounds_to_tf32_anyhow(c, "p");
     p_exact = c.text("p") == "f32";
     cast_in_sum = !shares && c.text("denominator") == "cast";
     scores_cast = c.text("scores") != "f32";

@@ -525,5 +525,18 @@ TEST(AttentionOfStrangers, the_scale_of_codes_of_q_is_a_quotient_within_its_ulps
   expect_caught(c.truth(emu + "2"), out(nearest * (1 + 0x1p-20F)));
 }
 
+// exp2 of a fused difference is 1 - 2^-24, and what is left of it in tf32, cut, 1 - 2^-11.
+TEST(AttentionOfStrangers, the_largest_weight_may_be_cut_where_its_exp_is_not_1) {
+  const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"kv", "f32"}}, {1},
+                          {0.791117668F}, {1});
+  for (const char* level : {"detap", "detord order=tiles", "ca order=tiles"}) {
+    const std::string words =
+        std::string("p=tf32 exp_ulp=0.5 div_ulp=0.5 tiles=aligned scaling=scores level=") + level;
+    expect_pass(c.truth(words), Values{1 - 0x1p-11F});
+    expect_caught(c.truth(words), Values{1 - 0x1p-8F});
+    expect_caught(c.truth(words + " tf32=nearest_even"), Values{1 - 0x1p-11F});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
