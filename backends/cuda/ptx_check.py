@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""ptx_check.py FILE.ptx KERNEL REGEX [--absent]: whether the code of KERNEL in a file of PTX contains an
-instruction.
+"""ptx_check.py FILE.ptx KERNEL REGEX [--absent]: whether the code of KERNEL in a file of PTX, or in an object
+that holds its PTX as text (nvcc --compress-mode=none), contains an instruction.
 
 KERNEL is the device function's name without namespaces; of a template, every instance is looked at. Ends with
 1, and says why, when the instruction is not there (or, with --absent, is there), or when there is no such
@@ -26,7 +26,7 @@ def kernel_bodies(text, name):
 def main(arguments):
     absent = "--absent" in arguments
     path, name, pattern = [a for a in arguments if a != "--absent"]
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         bodies = list(kernel_bodies(file.read(), name))
     if not bodies:
         print(f"{path}: no kernel is called {name}")
