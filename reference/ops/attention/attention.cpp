@@ -237,6 +237,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   for (const Encoded* each : {&problem.k(), &problem.v()})  // by whose reciprocal a decoder may multiply
     conversions.overflows |= each->format == "nvfp4" &&
                              !claims(Rule::decode_overflow, largest_in(*each, ".global_scale") > 0x1p-127);
+  for (std::int64_t head = 0; problem.geometry().alibi && head < problem.geometry().heads; ++head)
+    conversions.overflows |=  // times log2 e
+        !(1.5 * std::fabs(problem.slope(head)) < std::numeric_limits<float>::max());
   const CertifiedAttention exact = certified_attention(converted);
   if (conversions.v_undecided) {
     AttentionProblem steps = converted;

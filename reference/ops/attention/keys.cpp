@@ -171,13 +171,14 @@ constexpr KeySpec kContract[] = {
      "scale of the tensor, the head or a row of q, "
      "which "
      "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "
-     "product fused but by a unit; the scale (the exact product of all scales, as one f32), the "
+     "product fused but by a unit; the scale (all scales as one f32, multiplied exactly or in f32), the "
      "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
      "each "
      "sum of it rounded to rowsum, weights before it not; "
      "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
      "divided by its sum, then weighed by exp of its "
-     "log-sum-exp less the largest; V's scale on a part's output or on the merged one; replay: bits",
+     "log-sum-exp less the largest, and their sum by that of these weights; V's scale on a part's output or "
+     "on the merged one; replay: bits",
      {},
      "replay: schedule!=none scores=f32 out=dtype"},
     kScheduleKey,

@@ -173,6 +173,15 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
   return r;
 }
 
+// What a logit may be multiplied by: scales are f32 factors, which are multiplied in any order, or exactly.
+std::vector<double> products_of_scales(double scale, double of_k, double of_q) {
+  const auto a = static_cast<float>(scale), k = static_cast<float>(of_k), q = static_cast<float>(of_q);
+  std::vector<double> r{scale * of_k * of_q};
+  for (const float each : {a * k * q, a * q * k, a * (k * q)})
+    if (static_cast<float>(r.front()) != each && std::ranges::find(r, each) == r.end()) r.push_back(each);
+  return r;
+}
+
 struct Hull {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
 };
@@ -345,8 +354,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
         }
         if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
         std::vector<Hull> hull(static_cast<std::size_t>(g.dv));
-        const auto hull_with = [&](const std::vector<float>& q, double q_scale) {
-          row.q = q, row.scale = g.scale * k_in->scale * q_scale;
+        const auto hull_with = [&](const std::vector<float>& q, double scale) {
+          row.q = q, row.scale = scale;
           const RowBounds r = bounds.row(row, level);
           for (std::size_t c = 0; c < hull.size(); ++c) {
             const double limit =
@@ -356,7 +365,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
           }
         };
         for (const std::vector<float>& q : given.q)
-          for (const double q_scale : given.scales) hull_with(q, q_scale);
+          for (const double q_scale : given.scales) {
+            const auto scales = products_of_scales(g.scale, k_in->scale, q_scale);
+            for (const double scale : std::span(scales).first(emulated ? scales.size() : 1))
+              hull_with(q, scale);
+          }
         const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
         for (std::size_t c = 0; c < hull.size(); ++c) {
           const double centre = 0.5 * (hull[c].low + hull[c].high);

@@ -538,5 +538,36 @@ TEST(AttentionOfStrangers, the_largest_weight_may_be_cut_where_its_exp_is_not_1)
   }
 }
 
+// f32(scale) k.scale q.scale, each product rounded: one f32 beside that of the exact product.
+TEST(AttentionOfStrangers, scales_of_a_logit_are_multiplied_exactly_or_in_f32) {
+  OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "0.3"}, {"k", "e4m3fn_tensor"}, {"v", "f32"}},
+             {448 * 0.7F}, {448, 0}, {1, 0});
+  const float scale = 0x1.000006p-13F, of_q = 448 * 0.7F / 448;
+  for (Plane& plane : c.set.at("k").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  const float exact = static_cast<float>(0.3 * static_cast<double>(scale) * static_cast<double>(of_q)),
+              rounded = 0.3F * scale * of_q;
+  ASSERT_NE(exact, rounded);
+  const auto out = [&](float factor) {
+    const auto w = static_cast<float>(std::exp(-static_cast<double>(448.0F * 448.0F * factor)));
+    return Values{1 / (1 + w)};
+  };
+  const std::string emu =
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn";
+  expect_pass(c.truth(emu), out(exact));
+  expect_pass(c.truth(emu), out(rounded));
+  expect_caught(c.truth(emu), out(exact * 0.99F));
+}
+
+// A slope whose product with log2 e is Inf, times a distance of 0.
+TEST(AttentionOfStrangers, slopes_that_overflow_in_base_2_claim_nothing) {
+  OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"alibi", "yes"}}, {1}, {1}, {1});
+  c.put("slopes", {3e38F});
+  expect_pass(c.truth("level=ca"), Values{NAN});
+  c.put("slopes", {1e38F});
+  expect_caught(c.truth("level=ca"), Values{NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing
