@@ -324,6 +324,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
       const double most_k = largest_of(k_in->values), most_v = largest_of(v_in->values);
       if (!products_fit(how.pv, most_v, std::ldexp(1.0, how.p_shift), v_in->scale)) continue;
+      // The sum of codes may meet V's scale before it is divided.
+      const double sum_v = std::ldexp(static_cast<double>(keys) * most_v, how.p_shift);
+      if (!claims(Rule::value_overflow,
+                  sum_v * std::max(1.0, v_in->scale) * (1 + 0x1p-4) < std::numeric_limits<float>::max()))
+        continue;
       const auto of_row = [&](std::size_t unit) {
         const std::int64_t i = static_cast<std::int64_t>(unit) / g.group(),
                            head = kv_head * g.group() + static_cast<std::int64_t>(unit) % g.group();

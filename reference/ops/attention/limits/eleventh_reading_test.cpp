@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "reference/ops/attention/limits/strangers_testing.hpp"
 
@@ -567,6 +568,27 @@ TEST(AttentionOfStrangers, slopes_that_overflow_in_base_2_claim_nothing) {
   expect_pass(c.truth("level=ca"), Values{NAN});
   c.put("slopes", {1e38F});
   expect_caught(c.truth("level=ca"), Values{NAN});
+}
+
+// 2^8 2e36 2^-8: the sum of codes of a unit meets V's scale before the shift leaves.
+TEST(AttentionOfStrangers, the_scale_of_v_may_overflow_before_a_quotient) {
+  OpCase c = equal({{"k", "f32"}, {"v", "e4m3fn_tensor"}}, {1});
+  const auto scaled = [&](float scale) {
+    for (Plane& plane : c.set.at("v").planes) {
+      if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+      if (plane.spec.suffix.empty())
+        plane.bytes = {static_cast<std::byte>(encode(scalar_format("e4m3fn"), 1))};
+    }
+    return c;
+  };
+  for (const char* level : {"emu", "ca", "detap"}) {
+    const std::string words =
+        std::string("order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 ") +
+        "div_ulp=0.5 p=e4m3fn p_shift=8 pv=blackwell_fp8 level=" + level;
+    expect_pass(scaled(2e36F).truth(words), Values{std::numeric_limits<float>::infinity()});
+    expect_caught(scaled(1e35F).truth(words), Values{std::numeric_limits<float>::infinity()});
+    expect_pass(scaled(1e35F).truth(words), Values{1e35F});
+  }
 }
 
 }  // namespace
