@@ -46,6 +46,10 @@ bool overflows(const std::vector<double>& x, const ScalarFormat& f) {
   return std::ranges::any_of(x, [&](double e) { return std::isfinite(e) && std::fabs(e) > f.max_finite; });
 }
 
+bool are_of(const std::vector<double>& x, const ScalarFormat& f) {
+  return std::ranges::all_of(x, [&](double e) { return round_to(f, e) == e; });
+}
+
 // steps: between what a product is, rounded to f32 before or at once; empty where these are the same.
 std::optional<Encoded> converted(const Encoded& tensor, const std::string& name, std::vector<float>& steps) {
   const std::vector<double> exact = decode_tensor(tensor);
@@ -304,7 +308,9 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   const std::string to(contract.text("convert"));
   if (to != "none" && (to != g.k_format || to != g.v_format)) {
     std::vector<float> k_steps, v_steps;
-    const bool open = rounds_to_tf32_anyhow(contract, "convert");
+    const bool open = rounds_to_tf32_anyhow(contract, "convert") &&
+                      !(are_of(decode_tensor(problem.k()), scalar_format(to)) &&
+                        are_of(decode_tensor(problem.v()), scalar_format(to)));
     auto k = open               ? std::nullopt
              : to == g.k_format ? std::optional(problem.k())
                                 : converted(problem.k(), to, k_steps);
@@ -332,7 +338,7 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
       problem.replace_q(std::move(q));
       return done;
     }
-    done.q = rounds_to_tf32_anyhow(contract, "q") ? false
+    done.q = rounds_to_tf32_anyhow(contract, "q") && !are_of(q, scalar_format(q_to)) ? false
              : quantises_blocks(q_to)
                  ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", div_ulp, done.q_uncertainty)
                  : round_all(scalar_format(q_to), q);

@@ -452,6 +452,10 @@ TEST(AttentionOfStrangers, units_of_tf32_take_rounded_or_cut_operands) {
     expect_pass(c.truth(near + at), out(1 + 0x1p-10));
     expect_caught(c.truth(near + at), out(1));
   }
+  const OpCase held =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}, {"kv", "f32"}}, {1}, {1, 0}, {1, -1});
+  expect_pass(held.truth(to), out(1));
+  expect_caught(held.truth(to), out(1 + 0x1p-12));  // there is nothing to round
   EXPECT_THROW((void)c.truth(to + "level=emu order=sequential tiles=aligned scaling=scores sink=last"),
                InputError);
   const Truth emu = c.truth(near + "level=emu order=sequential tiles=aligned scaling=scores sink=last");
