@@ -268,10 +268,15 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
                ", tiles in order=" + std::string(contract.text("order"));
   }
   // A weight times V's scale, before its code: below the normal numbers off by half a step, times a code, for
-  // every key.
+  // every key. V's scale, 2^-p_shift and 1 / l as one factor: a quotient and three products off by such steps, times
+  // a sum of codes.
   if (format(problem.geometry().v_format).kind == FormatKind::scaled) {
-    const double most = scalar_format(format(problem.geometry().v_format).element).max_finite;
-    const double lost = static_cast<double>(problem.geometry().length) * most * 0x1p-149;
+    const double most = scalar_format(format(problem.geometry().v_format).element).max_finite,
+                 shift = std::exp2(contract.number("p_shift")),
+                 sum = static_cast<double>(problem.geometry().length) * std::exp(contract.number("lag"));
+    double lost = static_cast<double>(problem.geometry().length) * most * 0x1p-149;
+    if (least_scale(problem.v()) / (shift * sum) < 0x1p-125)
+      lost += sum * shift * most * (1.5 + std::max(1.0, contract.number("div_ulp"))) * 0x1p-149;
     for (double& limit : limits.limit)
       if (std::isfinite(limit)) limit += lost;
   }

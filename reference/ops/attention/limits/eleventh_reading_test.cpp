@@ -1,4 +1,6 @@
-// What an eleventh reading of the manual broke of the limits of attention, beside what stays caught.
+// What an eleventh reading of the manual and later ones broke of the limits of attention, beside what stays caught.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -592,6 +594,39 @@ TEST(AttentionOfStrangers, the_scale_of_v_may_overflow_before_a_quotient) {
     expect_pass(scaled(2e36F).truth(words), Values{std::numeric_limits<float>::infinity()});
     expect_caught(scaled(1e35F).truth(words), Values{std::numeric_limits<float>::infinity()});
     expect_pass(scaled(1e35F).truth(words), Values{1e35F});
+  }
+}
+
+// (1 / l) 2^-p_shift v.scale as one factor, below the normal numbers: the epilogue of FlashAttention-3.
+TEST(AttentionOfStrangers, three_factors_of_an_epilogue_may_be_joined) {
+  const auto of = [](std::int64_t keys, float scale) {
+    OpCase c = equal({{"k", "f32"}, {"v", "e4m3fn_tensor"}}, Values(static_cast<std::size_t>(keys), 1));
+    for (Plane& plane : c.set.at("v").planes) {
+      if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+      if (plane.spec.suffix.empty()) std::ranges::fill(plane.bytes, std::byte{0x7e});  // 448
+    }
+    return c;
+  };
+  struct Row {
+    std::int64_t keys;
+    const char* p;
+    int shift;
+    float scale;
+    const char* level;
+  };
+  for (const Row& row : {Row{1000, "e4m3fn", 8, 1.1e-37F, "emu"}, Row{1000, "bf16", 64, 4.4e-23F, "emu"},
+                         Row{1, "bf16", 32, 9e-36F, "ca"}, Row{1, "bf16", 64, 4.6e-27F, "ca"}}) {
+    const auto l = static_cast<float>(row.keys);
+    const float joined = (1 / l) * std::ldexp(1.0F, -row.shift) * row.scale,
+                sum = std::ldexp(448.0F * l, row.shift);
+    const Truth t =
+        of(row.keys, row.scale)
+            .truth(fmt::format("order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 "
+                               "div_ulp=2 p={} p_shift={} level={}",
+                               row.p, row.shift, row.level));
+    expect_pass(t, Values{joined * sum});
+    expect_pass(t, Values{448 * row.scale});
+    expect_caught(t, Values{1000 * 448 * row.scale});
   }
 }
 

@@ -11,14 +11,9 @@
 #include "reference/formats/scalar.hpp"
 
 namespace assay {
-namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kLargestLogit = 256;
-
-// Of the scales that are not 0; 0 where they are no numbers of f32.
 double least_scale(const Encoded& tensor) {
-  double least = kInf;
+  double least = std::numeric_limits<double>::infinity();
   for (const Plane& plane : tensor.planes) {
     if (plane.spec.suffix.empty()) continue;
     if (plane.spec.format != "f32") return 0;
@@ -29,6 +24,11 @@ double least_scale(const Encoded& tensor) {
   }
   return least;
 }
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kLargestLogit = 256;
 
 // The least share of a row's weights that no declared step flushes; nothing where that is not known.
 std::optional<double> least_share(const AttentionProblem& problem, const Contract& contract) {
