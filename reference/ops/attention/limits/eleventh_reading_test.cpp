@@ -1,4 +1,4 @@
-// What an eleventh reading of the manual and later ones broke of the limits of attention, beside what stays caught.
+// What readings of the manual, from the eleventh on, broke of attention's limits, beside what stays caught.
 #include <fmt/format.h>
 
 #include <algorithm>
