@@ -57,7 +57,7 @@ const Large kLarge[] = {
       {"len", "300"},
       {"mask", "causal"},
       {"sinks", "yes"}},
-     "qk=hopper_bf16 p=bf16 pv=hopper_bf16 tile=64 split=4"},
+     "q=bf16 convert=bf16 qk=hopper_bf16 p=bf16 pv=hopper_bf16 tile=64 split=4"},
     {"attention",
      {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"q", "40"}, {"len", "300"}},
      "order=tiles tile=64"},
