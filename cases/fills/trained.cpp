@@ -1,6 +1,8 @@
 // What tensors of a trained model look like: a kernel that is wrong on these, and right on unit normals and
-// on probes, is wrong for its users alone. Figures as they are read in the literature on quantisation of
-// activations (a few channels hundreds of times larger, the same in each token; weights of deviation 0.02).
+// on probes, is wrong for its users alone. Weights of deviation 0.02: initializer_range of GPT-2 and BERT. A
+// few channels of activations that are far larger, the same in each token: LLM.int8() (arXiv:2208.07339),
+// SmoothQuant (2211.10438: about 100 times), Massive Activations (2402.17762). Means of channels in K, not
+// in V: KIVI (2402.02750).
 //
 //   a weight, beyond the first tensor     0.02 n
 //   a vector                              0.4 e^(0.3 n): gains are positive
