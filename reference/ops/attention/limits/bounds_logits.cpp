@@ -42,6 +42,12 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   return {x, x == 0 && ds == 0 && row.bias.empty() ? 0.0 : e + kTiny};
 }
 
+// p_shift may be added to the argument of a fused exp: two roundings of arguments that are so much larger, of the
+// maximum and of the whole.
+double shift_error(const AttentionArithmetic& how) {
+  return how.fused_argument ? 4 * kU * 0.6931472 * std::abs(how.p_shift) : 0;
+}
+
 // Whether equal scores are equal logits: a quotient or a tanh that may err need not give two lanes the same
 // number, one by the body of a loop and one by its end, nor be monotone.
 bool caps_alike(const AttentionArithmetic& how, const QueryRow& row) {
@@ -139,7 +145,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     if (r.all_equal)
       r.e[j] = 0;
     else if (row.sees(static_cast<std::int64_t>(j)))
-      r.e[j] += (4 * kU + row.scale_error) * std::fabs(r.x[j] - r.top);
+      r.e[j] += (4 * kU + row.scale_error) * std::fabs(r.x[j] - r.top) + shift_error(how);
   }
   find_maxima(how, row, kv.keys, r);
 
@@ -174,7 +180,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
     r.sink_theta =
         std::expm1(2 * kU * std::fabs(x) + 4 * kU * std::fabs(r.top) + kU * (part.top - x + 2 * part.error) +
-                   fused_error(how, std::fabs(part.top), part) + 2 * eps + merge);
+                   fused_error(how, std::fabs(part.top), part) + shift_error(how) + 2 * eps + merge);
     r.sum += r.sink_weight;
     r.weight_error += r.sink_weight * r.sink_theta + r.largest_tiny;
   }
@@ -186,7 +192,7 @@ Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const
   if (row.all_equal) return {1, 1};
   const double argument = row.x[j] - tile.top;
   const double wide = row.e[j] + tile.error;
-  const double fused = how.fused_argument ? kU * (std::fabs(tile.top) + tile.error) : 0;
+  const double fused = how.fused_argument ? kU * (std::fabs(tile.top) + tile.error) + shift_error(how) : 0;
   const double half =
       (wide + kU * (std::fabs(argument) + wide) + fused + exp_error(how) * (1 + 2 * exp_error(how))) *
       (1 + 0x1p-30);

@@ -101,10 +101,11 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   }
   double lambda = rule(Rule::logit_sum, sum) + g.scale * conversions;
   if (kernel.scales_q) lambda += rule(Rule::logit_q_underflow, 0x1p-149 * root * row.k_norm);
-  const double of_exponent = kernel.lag > 1 ? 9 : 5, most = x + lambda;  // as the kernel has it
-  lambda +=
-      rule(Rule::logit_argument,
-           kU * (1 + 8 * kU) * (2 * (b + lambda) + of_exponent * most + (g.alibi ? row.bias_max + most : 0)));
+  const double shift = kernel.fused_argument ? std::log(kernel.p_scale) : 0;  // added to the argument
+  const double of_exponent = kernel.lag > 1 ? 9 : 5, most = x + lambda;       // as the kernel has it
+  lambda += rule(Rule::logit_argument,
+                 kU * (1 + 8 * kU) *
+                     (2 * (b + lambda) + of_exponent * (most + shift) + (g.alibi ? row.bias_max + most : 0)));
   Joined joined = kernel.of_logits;
   if (kernel.q_code > 0 && row.q_norm > 0)
     joined.with(row.q_norm / (root * kernel.q_code), row.q_norm / kernel.q_code);

@@ -58,6 +58,7 @@
 //                               products (log2 e too) by half a step each; what else they are multiplied by
 //                               is at most F, the product of max(1, f), and C >= sum|q_i k_ji| in codes.
 //                               Nothing is claimed where F overflows
+//      5 u p_shift ln 2 (9 with a lag)  argument=any: p_shift may be added to the argument
 //      u |bias|max + u X        ALiBi: slope times distance, and the sum; times log2 e as above, or with log2
 //                               e in the slope, 2 in place of 3
 //      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it

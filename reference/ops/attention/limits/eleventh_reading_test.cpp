@@ -630,5 +630,23 @@ TEST(AttentionOfStrangers, three_factors_of_an_epilogue_may_be_joined) {
   }
 }
 
+// exp2(x log2 e + (64 - m log2 e)), FlashAttention-3's offset of the maximum: all weights, before their cast, are off
+// by what the argument was rounded by.
+TEST(AttentionOfStrangers, p_shift_may_be_added_to_a_fused_argument) {
+  const float k = -0.0509649366F, v = 2.28304172F, log2e = 0x1.715476p+0F;
+  const OpCase c =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"kv", "f32"}}, {1}, {k}, {v});
+  const auto w = static_cast<float>(std::exp2(static_cast<double>(std::fma(k, log2e, 64 - k * log2e))));
+  ASSERT_NE(w, 0x1p64F);
+  const auto p = static_cast<float>(round_to(scalar_format("tf32"), static_cast<double>(w)));
+  for (const char* level : {"detap", "detord order=tiles", "ca order=tiles"}) {
+    const std::string words = std::string("scaling=scores tiles=aligned sink=last merge=once exp_ulp=0.5 ") +
+                              "div_ulp=0.5 p_shift=64 p=tf32 tf32=nearest_even level=" + level;
+    expect_pass(c.truth(words), Values{p * v / w});
+    expect_caught(c.truth(words), Values{v * (1 + 0x1p-14F)});
+    expect_caught(c.truth(words + " argument=rounded"), Values{p * v / w});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
