@@ -173,11 +173,13 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
   return r;
 }
 
-// What a logit may be multiplied by: scales are f32 factors, which are multiplied in any order, or exactly.
+// What a logit may be multiplied by: scales, the softmax scale too or not yet, are f32 factors, which are
+// multiplied in any order, or exactly.
 std::vector<double> products_of_scales(double scale, double of_k, double of_q) {
   const auto a = static_cast<float>(scale), k = static_cast<float>(of_k), q = static_cast<float>(of_q);
   std::vector<double> r{scale * of_k * of_q};
-  for (const float each : {a * k * q, a * q * k, a * (k * q)})
+  const auto exactly = static_cast<float>(static_cast<double>(a) * of_k * of_q);
+  for (const float each : {exactly, a * k * q, a * q * k, a * (k * q)})
     if (static_cast<float>(r.front()) != each && std::ranges::find(r, each) == r.end()) r.push_back(each);
   return r;
 }

@@ -29,8 +29,10 @@ struct Cast {
 inline Cast cast_to(std::string_view name) {
   const ScalarFormat& f = scalar_format(name);
   const int emin = 1 - f.bias;
-  return {std::ldexp(1.0, -(f.fraction_bits + 1)), std::ldexp(1.0, emin - f.fraction_bits - 1), f.max_finite,
-          emin};
+  const double u = std::ldexp(1.0, -(f.fraction_bits + 1));
+  // What is up to half a step above the largest number is rounded to it.
+  const double largest = f.kind == ScalarKind::integer ? f.max_finite + 0.25 : f.max_finite * (1 + u / 4);
+  return {u, std::ldexp(1.0, emin - f.fraction_bits - 1), largest, emin};
 }
 inline int emin_of(std::string_view format_name) {
   const Format& row = format(format_name);

@@ -648,5 +648,30 @@ TEST(AttentionOfStrangers, p_shift_may_be_added_to_a_fused_argument) {
   }
 }
 
+// f32(1 / sqrt(2)) k.scale q.scale as one exact product, rounded once.
+TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_of_an_f32_of_the_softmax_scale) {
+  const float largest = 4.733487129211426F, of_q = largest / 448, of_k = 0.17614305019378662F;
+  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"k", "int8_tensor"}, {"v", "f32"}}, {largest, 0},
+                    {127, 0, 126, 0}, {1, 0});
+  for (Plane& plane : c.set.at("k").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &of_k, sizeof of_k);
+  const auto once = static_cast<float>(static_cast<double>(0x1.6a09e6p-1F) * of_q * of_k);
+  const auto w = static_cast<float>(std::exp(static_cast<double>(448 * 126 * once - 448 * 127 * once)));
+  const Truth t = c.truth(
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn");
+  expect_pass(t, Values{1 / (1 + w)});
+  expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
+}
+
+// 448 exp(0) is the largest number of e4m3fn, and so is what is half a step above.
+TEST(AttentionOfStrangers, weights_times_the_largest_number_of_their_format_are_judged) {
+  const OpCase c = equal({{"kv", "f16"}}, {1, 2});
+  for (const char* level : {"detap", "ca order=tiles"}) {
+    const Truth t = c.truth(std::string("p=e4m3fn p_shift=8.807354922057604 level=") + level);
+    expect_pass(t, Values{1.5F});
+    expect_caught(t, Values{2.5F});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
