@@ -13,7 +13,8 @@ if(BUILD_TESTING)
   # What the contracts are about: both products of FP8 attention by wgmma on e4m3 (the second by m64n64 or m64n128, its A in
   # registers), 16-bit products by mma.sync, and no matrix unit in the vector kernels.
   if(NOT ptx_in_objects)
-    target_sources(assay_cuda_ptx PRIVATE wgmma_attention.cu mma_attention_prefill.cu mma_attention_split.cu ../gpu/attention_vector.cu)
+    target_sources(assay_cuda_ptx PRIVATE wgmma_attention.cu mma_attention_prefill.cu mma_attention_split.cu
+      ../gpu/attention_vector.cu)
   endif()
   assay_ptx_test(wgmma_attention attention_fp8_wgmma "wgmma\\.mma_async\\.sync\\.aligned\\.m64n(64|128)k32\\.f32\\.e4m3\\.e4m3")
   set(mma_f16_or_bf16 "mma\\.sync\\.aligned\\.m16n8k16\\.row\\.col\\.f32\\.(f16\\.f16|bf16\\.bf16)\\.f32")

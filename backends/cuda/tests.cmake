@@ -16,7 +16,8 @@ set_property(TARGET cuda_device_test PROPERTY LINKER_LANGUAGE CXX)
 # The instruction that a kernel's contract is about is in its code, and nowhere where it must not be.
 set(ptx_sources static_control.cu)
 if(NOT ptx_in_objects)
-  list(APPEND ptx_sources gemm_mma.cu gemm_wgmma.cu ../gpu/gemm_portable.cu ../gpu/quantize.cu quantize_toolkit.cu)
+  list(APPEND ptx_sources gemm_mma.cu gemm_wgmma.cu ../gpu/gemm_portable.cu ../gpu/quantize.cu
+    quantize_toolkit.cu)
 endif()
 assay_cuda_objects(assay_cuda_ptx "90a-virtual" ${ptx_sources})
 set_target_properties(assay_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON)
@@ -37,8 +38,8 @@ function(assay_ptx_test file kernel pattern)  # [ON architecture] [--absent]
   if(ptx_in_objects AND NOT file MATCHES "^static_")
     set(ptx "$<FILTER:${kernel_objects},INCLUDE,/${file}\\.cu\\.o$>")
   endif()
-  add_test(NAME ${name} COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_check.py "${ptx}" ${kernel} ${pattern}
-    ${ptx_UNPARSED_ARGUMENTS})
+  add_test(NAME ${name} COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_check.py "${ptx}"
+    ${kernel} ${pattern} ${ptx_UNPARSED_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES LABELS cuda)
 endfunction()
 set(mma_e4m3 "mma\\.sync\\.aligned\\.m16n8k32\\.row\\.col\\.f32\\.e4m3\\.e4m3\\.f32")

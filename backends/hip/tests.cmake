@@ -1,8 +1,9 @@
-# The static witness on the shipped plug-in, of the architectures that it was compiled for, and on builds in which the fast
-# path is not what was compiled.
+# The static witness on the shipped plug-in, of the architectures that it was compiled for, and on builds in
+# which the fast path is not what was compiled.
 set(witness ${PROJECT_SOURCE_DIR}/ci/code_object_witness --paths ${CMAKE_CURRENT_SOURCE_DIR}/paths.list)
 string(REPLACE ";" "," compiled_for "${ASSAY_HIP_TARGETS}")
-add_test(NAME hip.witness COMMAND ${witness} --target ${compiled_for} --markdown ${CMAKE_CURRENT_BINARY_DIR}/witness.md
+add_test(NAME hip.witness COMMAND ${witness} --target ${compiled_for}
+  --markdown ${CMAKE_CURRENT_BINARY_DIR}/witness.md
   --json ${CMAKE_CURRENT_BINARY_DIR}/witness.json $<TARGET_FILE:assay_backend_hip>)
 
 # assay_hip_exhibit(NAME SOURCE KERNELS flags...): a source's kernels for gfx1201 alone, as a bare code object; the witness

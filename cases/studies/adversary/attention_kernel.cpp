@@ -128,8 +128,7 @@ class Kernel {
     const double scale = f32_.round(geometry_.scale);
     for (double& each : q.x) {
       each = times_log2e(f32_.mul(each, scale));
-      if (p_.is("scaling", "q_rounded"))
-        each = to == "tf32" ? as_operand(p_, to, each) : Arithmetic(to).round(each);
+      if (p_.is("scaling", "q_rounded")) each = as_operand(p_, to, each);
     }
   }
 

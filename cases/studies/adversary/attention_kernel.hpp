@@ -18,7 +18,7 @@ struct AttentionQuery {
   std::vector<double> x, block_scales;
   double scale = 1;
 };
-// In f16, bf16 or tf32, to nearest; tf32 may be cut.
+// In a scalar format, to nearest; tf32 may be cut.
 double as_operand(const Problem& problem, const std::string& format, double x);
 AttentionQuery converted_query(const Problem& problem, std::span<const double> row);
 

@@ -125,13 +125,7 @@ void unclaim_tiny_rows(const AttentionProblem& problem, const Contract& contract
 }
 
 double largest_in(const Encoded& tensor, std::string_view suffix) {
-  const Plane& plane = plane_of(tensor, suffix);
-  std::vector<double> scales(plane.bytes.size() / sizeof(float));
-  decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
-  double largest = 0;
-  for (const double each : scales)
-    if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
-  return largest;
+  return scale_range(plane_of(tensor, suffix)).most;
 }
 
 // The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets
@@ -152,9 +146,10 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
     }
   }
   for (const Encoded* tensor : {&problem.k(), &problem.v()})
-    if (tensor->format == "int4_ch_tensor" || tensor->format == "int4_g32_tensor")
+    if (has_two_scales(tensor->format))
       of_codes =
-          std::max(of_codes, 8 * std::max(largest_in(*tensor, ".scale"), largest_in(*tensor, ".scale_2")));
+          std::max(of_codes, largest_unscaled(tensor->format) *
+                                 std::max(largest_in(*tensor, ".scale"), largest_in(*tensor, ".scale_2")));
   if (format(g.v_format).kind == FormatKind::scaled &&
       contract.text("p") == "f32")  // folded into the weights
     of_codes = std::max(of_codes, std::exp(contract.number("lag")) * std::exp2(contract.number("p_shift")) *
@@ -268,8 +263,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
                ", tiles in order=" + std::string(contract.text("order"));
   }
   // A weight times V's scale, before its code: below the normal numbers off by half a step, times a code, for
-  // every key. V's scale, 2^-p_shift and 1 / l as one factor: a quotient and three products off by such steps, times
-  // a sum of codes.
+  // every key. V's scale, 2^-p_shift and 1 / l as one factor: a quotient and three products off by such
+  // steps, times a sum of codes.
   if (format(problem.geometry().v_format).kind == FormatKind::scaled) {
     const double most = scalar_format(format(problem.geometry().v_format).element).max_finite,
                  shift = std::exp2(contract.number("p_shift")),

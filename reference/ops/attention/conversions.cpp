@@ -215,6 +215,8 @@ void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size
   }
 }
 
+bool divides(std::string_view format_name) { return format_name.starts_with("nvfp4"); }
+
 }  // namespace
 
 bool quantises_blocks(std::string_view q_contract) {
@@ -231,26 +233,34 @@ bool rounds_to_tf32_anyhow(const Contract& contract, std::string_view key) {
 
 double quotient_error(double div_ulp) { return std::max(4.0, 2 + 2 * div_ulp) * kU; }
 double quotients_error(double div_ulp) { return std::max(6.0, 2 + 4 * div_ulp) * kU; }
-namespace {
-bool divides(std::string_view format_name) { return format_name.starts_with("nvfp4"); }
 bool has_two_scales(std::string_view format_name) {
-  return format_name.starts_with("int4") && format_name.ends_with("_tensor");
+  return format_name == "int4_ch_tensor" || format_name == "int4_g32_tensor";
 }
-}  // namespace
 double decoder_error(std::string_view format_name, double div_ulp) {
   return (format_name.starts_with("tq3") ? 10 : divides(format_name) ? 2 + 2 * div_ulp : 2) * kU;
 }
-double largest_product(std::string_view format_name) {
+double largest_unscaled(std::string_view format_name) {
   return divides(format_name) ? 6 * 448 : has_two_scales(format_name) ? 8 : 0;
 }
 double decoder_tiny(std::string_view format_name, double div_ulp) {
   const double steps = divides(format_name) ? std::max(1.0, div_ulp) : 1;
-  return 0x1p-149 * steps * std::max(1.0, largest_product(format_name));
+  return 0x1p-149 * steps * std::max(1.0, largest_unscaled(format_name));
 }
 bool decodes_exactly(std::string_view format_name, double decoded) {
   if (decoded == 0) return true;
   if (divides(format_name)) return false;  // a quotient, or a reciprocal and a product
-  return !has_two_scales(format_name) || std::fabs(decoded) >= largest_product(format_name) * 0x1p-126;
+  return !has_two_scales(format_name) || std::fabs(decoded) >= largest_unscaled(format_name) * 0x1p-126;
+}
+
+ScaleRange scale_range(const Plane& plane) {
+  std::vector<double> scales(plane.bytes.size() / sizeof(float));
+  decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
+  ScaleRange r{std::numeric_limits<double>::infinity(), 0};
+  for (const double each : scales) {
+    if (each == 0 || !std::isfinite(each)) continue;
+    r.least = std::min(r.least, std::fabs(each)), r.most = std::max(r.most, std::fabs(each));
+  }
+  return r;
 }
 
 void Joined::with(double low, double high) { least *= std::min(1.0, low), most *= std::max(1.0, high); }
@@ -262,16 +272,12 @@ Joined Joined::of_logits(const AttentionProblem& problem) {
   if (g.softcap > 0) r.with(1 / g.softcap, 1 / g.softcap);
   for (const Plane& plane : problem.k().planes) {
     if (plane.spec.suffix.empty() || plane.spec.format != "f32") continue;
-    std::vector<double> scales(plane.bytes.size() / sizeof(float));
-    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
-    double low = std::numeric_limits<double>::infinity(), high = 0;
-    for (const double each : scales) {
-      if (each == 0 || !std::isfinite(each)) continue;
-      low = std::min(low, std::fabs(each)), high = std::max(high, std::fabs(each));
-    }
+    const auto [low, high] = scale_range(plane);
     if (high == 0) continue;
-    const bool divides = plane.spec.suffix == ".global_scale";
-    r.with(divides ? 1 / high : low, divides ? 1 / low : high);
+    if (plane.spec.suffix == ".global_scale")
+      r.with(1 / high, 1 / low);
+    else
+      r.with(low, high);
   }
   return r;
 }

@@ -81,8 +81,8 @@ struct QuantisedRow {
 };
 bool quantises_rows(std::string_view q_contract);    // q=e4m3fn|e4m3fnuz|e5m2
 bool quantises_blocks(std::string_view q_contract);  // q=q8_0|q8_1
-// Whether this key (q, convert, p) says tf32 and tf32= leaves open how: a number errs by less than one unit in
-// the last place of tf32.
+// Whether this key (q, convert, p) says tf32 and tf32= leaves open how: a number errs by less than one unit
+// in the last place of tf32.
 bool rounds_to_tf32_anyhow(const Contract& contract, std::string_view key);
 // Its scale and codes are quotients within div_ulp each.
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q, double div_ulp);
@@ -93,13 +93,21 @@ double quotients_error(double div_ulp);
 // What a decoder in f32 is off, relative to a number, or to the 2-norm of a block that is transformed back.
 // Of nvfp4 a quotient, or a reciprocal and a product, is one of its steps.
 double decoder_error(std::string_view format_name, double div_ulp);
-// The largest product of a code and the scales of its block that are no f32; 0 where no scale is an f32.
-double largest_product(std::string_view format_name);
+bool has_two_scales(std::string_view format_name);  // int4 * .scale * .scale_2
+// The largest product of a code and those scales of its block that are no f32, of nvfp4 and of two scales; 0
+// of others.
+double largest_unscaled(std::string_view format_name);
 // And what its steps may lose below the normal numbers, absolute.
 double decoder_tiny(std::string_view format_name, double div_ulp);
 // Whether a decoder in f32 cannot but have this number, which is one of f32, whatever the order of its
 // steps: of two scales their product is normal, and rounds as little as the number does.
 bool decodes_exactly(std::string_view format_name, double decoded);
+
+// Of the scales of a plane of f32 that are not 0; {infinity, 0} where there are none.
+struct ScaleRange {
+  double least, most;
+};
+ScaleRange scale_range(const Plane& plane);
 
 // Factors of f32 that a kernel may join, in any order, before they meet a sum: a product of some of them is
 // at least `least` and at most `most`.

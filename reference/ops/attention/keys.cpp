@@ -45,14 +45,12 @@ constexpr KeySpec kContract[] = {
      "(level=emu: behind)"},
     {"q", KeyKind::word, "none", "none|f16|bf16|tf32|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest even; FP8: one scale per row and head, absmax / the "
-     "largest "
-     "number, 1 of zeros; q8_1: q8_0 and its "
-     "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
+     "largest number, 1 of zeros; q8_1: q8_0 and its blocks' sums d times that of the codes in f16, for K's "
+     "minimum, or the offset of q4_0 and q5_0"},
     {"convert", KeyKind::word, "none", "none|f16|bf16|tf32",
      "format that K and V as decoded, code times scale, are converted to first, to nearest even; a unit is "
-     "given "
-     "what it takes: q, K, V and weights that it does not hold are refused until q=, convert= and p= say "
-     "what they become"},
+     "given what it takes: q, K, V and weights that it does not hold are refused until q=, convert= and p= "
+     "say what they become"},
     {"tf32", KeyKind::word, "any", "any|nearest_even",
      "q=tf32, convert=tf32 and p=tf32: rounded to nearest even, or in any way, low bits ignored (level=emu: "
      "nearest_even)"},
@@ -119,8 +117,7 @@ constexpr KeySpec kContract[] = {
     {"argument", KeyKind::word, "any", "any|rounded",
      "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
      "that subtraction, to which p_shift may be added (level=emu: a product of its own); a maximum that "
-     "stays "
-     "rescales by 1"},
+     "stays rescales by 1"},
     {"scaling",
      KeyKind::word,
      "any",

@@ -119,14 +119,15 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
     r.value[c] *= query.v_scale;
   }
   finish(query, level == AttentionLevel::emu, r);
-  // A kernel may apply the scale of V before the product, whose sums are then that much larger.
+  // A kernel may apply the scale of V before the product, whose sums are then that much larger, or to a sum
+  // in f32 before its quotient.
   const Accumulator pv = accumulator(how_.pv);
-  if (query.v_scale > 1 && pv.kind == Accumulator::Kind::floating) {
-    double most = 0;
-    for (const float v : kv_.v) most = std::max(most, std::fabs(static_cast<double>(v)));
-    const double reach = most * query.v_scale * std::ldexp(static_cast<double>(kv_.keys), how_.p_shift);
-    if (!(reach < largest_finite(pv.precision))) r.limit.assign(n, kInfinity);
-  }
+  const bool before = query.v_scale > 1 && pv.kind == Accumulator::Kind::floating;
+  const double largest =
+      std::min<double>(before ? largest_finite(pv.precision) : kInfinity, std::numeric_limits<float>::max());
+  const double reach = facts_->largest * std::max(1.0, query.v_scale) * (1 + 0x1p-4) *
+                       std::ldexp(static_cast<double>(kv_.keys), how_.p_shift);
+  if (!claims(Rule::value_overflow, reach < largest)) r.limit.assign(n, kInfinity);
   return r;
 }
 

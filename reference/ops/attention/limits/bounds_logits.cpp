@@ -42,8 +42,8 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   return {x, x == 0 && ds == 0 && row.bias.empty() ? 0.0 : e + kTiny};
 }
 
-// p_shift may be added to the argument of a fused exp: two roundings of arguments that are so much larger, of the
-// maximum and of the whole.
+// p_shift may be added to the argument of a fused exp: two roundings of arguments that are so much larger, of
+// the maximum and of the whole.
 double shift_error(const AttentionArithmetic& how) {
   return how.fused_argument ? 4 * kU * 0.6931472 * std::abs(how.p_shift) : 0;
 }

@@ -130,10 +130,22 @@ void rearrange(std::vector<float>& values, const std::vector<std::int64_t>& at, 
 struct Operands {
   std::vector<std::vector<float>> q;
   double scale = 1, scale_error = 0;
-  std::vector<double> scales = {1};  // at level=emu, of the codes: each that their quotient may be
+  std::vector<double> scales = {1};  // what it may be at level=emu, where it is no error
 };
 constexpr int kMostScaleUlps = 8;
 constexpr std::size_t kMostUndecided = 4;  // 16 rows in place of one
+
+// Each f32 that absmax / the largest number may be.
+std::vector<double> quotients(const QuantisedRow& row, double div_ulp) {
+  std::vector<double> r{row.scale};
+  if (row.quotient == 0) return r;
+  const double off = div_ulp * std::ldexp(1.0, std::ilogb(row.scale) - 23);
+  for (const float away : {0.0F, std::numeric_limits<float>::infinity()})
+    for (float x = std::nextafter(row.scale, away); std::fabs(x - row.quotient) <= off;
+         x = std::nextafter(x, away))
+      r.push_back(x);
+  return r;
+}
 
 Operands operands(std::span<const double> q, std::string_view convert, double div_ulp, bool emulated) {
   Operands r;
@@ -143,20 +155,12 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
     QuantisedRow codes = quantise_row(scalar_format(convert), q, div_ulp);
     if (!codes.decidable || codes.others.size() > kMostUndecided) return r;
     r.scale = codes.scale;
-    r.scales = {r.scale};
-    if (!emulated) {
-      r.scale_error = quotient_error(div_ulp);  // a / F by division, or by a reciprocal and a product
-    } else if (div_ulp > kMostScaleUlps) {
-      return r;
+    if (emulated) {
+      if (div_ulp > kMostScaleUlps) return r;
+      r.scales = quotients(codes, div_ulp);
     } else {
-      const double quotient = codes.quotient;
-      for (const float away : {0.0F, std::numeric_limits<float>::infinity()}) {
-        float other = std::nextafter(codes.scale, away);
-        for (const double ulp = std::ldexp(1.0, std::ilogb(codes.scale) - 23);
-             quotient > 0 && std::fabs(static_cast<double>(other) - quotient) <= div_ulp * ulp;
-             other = std::nextafter(other, away))
-          r.scales.push_back(other);
-      }
+      r.scales = {r.scale};
+      r.scale_error = quotient_error(div_ulp);  // a / F by division, or by a reciprocal and a product
     }
     r.q.push_back(std::move(codes.codes));
     for (const QuantisedRow::Other& other : codes.others)
@@ -326,11 +330,6 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
       const double most_k = largest_of(k_in->values), most_v = largest_of(v_in->values);
       if (!products_fit(how.pv, most_v, std::ldexp(1.0, how.p_shift), v_in->scale)) continue;
-      // The sum of codes may meet V's scale before it is divided.
-      const double sum_v = std::ldexp(static_cast<double>(keys) * most_v, how.p_shift);
-      if (!claims(Rule::value_overflow,
-                  sum_v * std::max(1.0, v_in->scale) * (1 + 0x1p-4) < std::numeric_limits<float>::max()))
-        continue;
       const auto of_row = [&](std::size_t unit) {
         const std::int64_t i = static_cast<std::int64_t>(unit) / g.group(),
                            head = kv_head * g.group() + static_cast<std::int64_t>(unit) % g.group();
@@ -373,9 +372,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
         };
         for (const std::vector<float>& q : given.q)
           for (const double q_scale : given.scales) {
-            const auto scales = products_of_scales(g.scale, k_in->scale, q_scale);
-            for (const double scale : std::span(scales).first(emulated ? scales.size() : 1))
-              hull_with(q, scale);
+            if (emulated)
+              for (const double scale : products_of_scales(g.scale, k_in->scale, q_scale))
+                hull_with(q, scale);
+            else
+              hull_with(q, g.scale * k_in->scale * q_scale);
           }
         const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
         for (std::size_t c = 0; c < hull.size(); ++c) {

@@ -19,9 +19,9 @@
 //                               that and E_qk of the scaled products, of which what underflows is not scaled
 //                               down
 //      gamma_(d/8 + parts + blocks + 6) B
-//                               qk adds whole codes: sums of 16 at least under one scale, of the `blocks` that
-//                               the unit may begin and of `parts`, times their scales, are added in f32; so is
-//                               a block's minimum times its sum
+//                               qk adds whole codes: sums of 16 at least under one scale, of the `blocks`
+//                               that the unit may begin and of `parts`, times their scales, are added in f32;
+//                               so is a block's minimum times its sum
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
 //      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
@@ -52,12 +52,12 @@
 //                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
 //                               weight's exponent may go up and its rescale down: 4 X, 9 u X
 //      (1.5 + max(0.5, div_ulp)) 2^-149 F max(1, softcap) C
-//                               A kernel may join factors of a logit (scale, scales of q's codes and of K, 1 /
-//                               softcap) before they meet the sum. Where the product of min(1, f) over them
-//                               is no normal number, a quotient is off by div_ulp subnormal steps and three
-//                               products (log2 e too) by half a step each; what else they are multiplied by
-//                               is at most F, the product of max(1, f), and C >= sum|q_i k_ji| in codes.
-//                               Nothing is claimed where F overflows
+//                               A kernel may join factors of a logit (scale, scales of q's codes and of K,
+//                               1 / softcap) before they meet the sum. Where the product of min(1, f) over
+//                               them is no normal number, a quotient is off by div_ulp subnormal steps and
+//                               three products (log2 e too) by half a step each; what else they are
+//                               multiplied by is at most F, the product of max(1, f), and C >= sum|q_i k_ji|
+//                               in codes. Nothing is claimed where F overflows
 //      5 u p_shift ln 2 (9 with a lag)  argument=any: p_shift may be added to the argument
 //      u |bias|max + u X        ALiBi: slope times distance, and the sum; times log2 e as above, or with log2
 //                               e in the slope, 2 in place of 3
@@ -111,8 +111,9 @@
 //    to 2^p_shift. Where off < u_p / 2 that key is thus off by `off` and the others, of |v| <= max|v| and 1 -
 //    1/W together, by u_p:
 //      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + off A).
-//    Not with a lag, nor of shares, nor cut (tf32=any). Weights of FP8 that are clipped at 240 where 256 is due are 1/16 = u_p
-//    off: no more than the cast of any other weight, and seen on a row that one key holds alone.
+//    Not with a lag, nor of shares, nor cut (tf32=any). Weights of FP8 that are clipped at 240 where 256 is
+//    due are 1/16 = u_p off: no more than the cast of any other weight, and seen on a row that one key holds
+//    alone.
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
 //    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way:

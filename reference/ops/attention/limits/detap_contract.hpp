@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "reference/arithmetic/dot_bound.hpp"
@@ -45,14 +44,7 @@ inline int emin_of(std::string_view format_name) {
 // The largest scale of a scaled tensor; 1 of others.
 inline double largest_scale(const Encoded& tensor) {
   if (format(tensor.format).kind != FormatKind::scaled) return 1;
-  float largest = 0;
-  const Plane& scales = plane_of(tensor, ".scale");
-  for (std::size_t at = 0; at + sizeof(float) <= scales.bytes.size(); at += sizeof(float)) {
-    float s = 0;
-    std::memcpy(&s, scales.bytes.data() + at, sizeof s);
-    if (std::isfinite(s)) largest = std::max(largest, s);
-  }
-  return static_cast<double>(largest);
+  return scale_range(plane_of(tensor, ".scale")).most;
 }
 // Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded
 // up.
@@ -248,7 +240,7 @@ struct Kernel {
     };
     k_code = largest_code(format(g.k_format));
     v_code = largest_code(format(g.v_format));
-    k_most = k_code > 0 ? k_code : largest_product(g.k_format);
+    k_most = k_code > 0 ? k_code : largest_unscaled(g.k_format);
   }
   // Of so many products in one chain of a unit.
   static std::int64_t blocks_of(const Accumulator& how, std::int64_t products, std::int64_t block) {
@@ -288,8 +280,8 @@ struct Kernel {
       height = std::min(height, pv_order.height(static_cast<double>(promote)));
     return {row.keys, row.keys, 1, height};
   }
-  // A unit that adds whole codes leaves scales, and what is rescaled, to f32: relative to the absolute sum, what
-  // so many sums of codes lose there, each with the products of its scales (3) and its own rounding.
+  // A unit that adds whole codes leaves scales, and what is rescaled, to f32: relative to the absolute sum,
+  // what so many sums of codes lose there, each with the products of its scales (3) and its own rounding.
   static double of_whole_sums(const Accumulator& how, double sums) {
     const bool whole = how.unit != nullptr && how.unit->out == "i32";
     return whole ? gamma_n(sums + 4, kU) : 0;

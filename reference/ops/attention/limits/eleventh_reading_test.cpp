@@ -404,7 +404,8 @@ TEST(AttentionOfStrangers, a_soft_cap_may_be_joined_with_the_scales_of_a_logit) 
   }
 }
 
-// A unit multiplies numbers of its own types: what is none has to be converted, and the contract says to what.
+// A unit multiplies numbers of its own types: what is none has to be converted, and the contract says to
+// what.
 TEST(AttentionOfStrangers, an_operand_that_its_unit_does_not_hold_is_refused) {
   const auto of = [](const char* dtype, const char* k, const char* v) {
     return filled({{"d", "64"}, {"len", "8"}, {"dtype", dtype}, {"k", k}, {"v", v}}, Values(64, 1),
@@ -630,8 +631,8 @@ TEST(AttentionOfStrangers, three_factors_of_an_epilogue_may_be_joined) {
   }
 }
 
-// exp2(x log2 e + (64 - m log2 e)), FlashAttention-3's offset of the maximum: all weights, before their cast, are off
-// by what the argument was rounded by.
+// exp2(x log2 e + (64 - m log2 e)), FlashAttention-3's offset of the maximum: all weights, before their cast,
+// are off by what the argument was rounded by.
 TEST(AttentionOfStrangers, p_shift_may_be_added_to_a_fused_argument) {
   const float k = -0.0509649366F, v = 2.28304172F, log2e = 0x1.715476p+0F;
   const OpCase c =

@@ -9,6 +9,7 @@
 #include "reference/arithmetic/gamma.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scalar.hpp"
+#include "reference/ops/attention/conversions.hpp"
 
 namespace assay {
 
@@ -17,10 +18,7 @@ double least_scale(const Encoded& tensor) {
   for (const Plane& plane : tensor.planes) {
     if (plane.spec.suffix.empty()) continue;
     if (plane.spec.format != "f32") return 0;
-    std::vector<double> scales(plane.bytes.size() / sizeof(float));
-    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
-    for (const double each : scales)
-      if (each != 0) least = std::min(least, std::fabs(each));
+    least = std::min(least, scale_range(plane).least);
   }
   return least;
 }

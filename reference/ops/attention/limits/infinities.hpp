@@ -40,7 +40,8 @@ class ProductSum {
 void claim_infinities(const AttentionProblem& problem, const CertifiedAttention& exact,
                       const Contract& contract, std::vector<double>& value, std::vector<double>& limit);
 
-// Of the scales of a tensor that are not 0; 0 where they are no numbers of f32, infinity where there are none.
+// Of the scales of a tensor that are not 0; 0 where they are no numbers of f32, infinity where there are
+// none.
 double least_scale(const Encoded& tensor);
 
 }  // namespace assay
