@@ -132,6 +132,40 @@ void nan_all_ones(const FaultSite& site, TensorSet& set) {
   std::memcpy(bytes.data(), &code, bytes.size());
 }
 
+// A format with a sign and more than one NaN has NaNs that no encoder here writes. Each tensor of such codes
+// gets one where the others can be seen beside it: not in an only row, and of attention not in K, whose NaN
+// reaches all of its rows (nan_visible_key).
+void negative_nan(const FaultSite& site, TensorSet& set) {
+  const bool attention = site.op.name == "attention";
+  const auto put = [&](const TensorSpec& t) {
+    Encoded& tensor = set.at(t.name);
+    const ScalarFormat& f = *find_scalar_format(tensor.planes.front().spec.format);
+    const std::uint32_t sign = std::uint32_t{1} << (f.bits - 1);
+    const std::uint32_t least = max_finite_code(f) + (f.specials == Specials::ieee ? 2 : 1);
+    const Stream stream(site.seed, "fault");
+    const auto code = static_cast<std::uint32_t>(sign | (least + stream.below(0, sign - least)));
+    const KeyElements among = attention && t.name == "v"
+                                  ? key_elements(site, "v", 0, seldom_seen_key(site), 0)
+                                  : KeyElements{0, element_count(t.shape)};
+    const auto chosen = stream.below(1, static_cast<std::uint64_t>(among.count));
+    const auto bytes = payload_bytes(tensor, among.first + static_cast<std::int64_t>(chosen), 1);
+    std::memcpy(bytes.data(), &code, bytes.size());
+  };
+  std::vector<const TensorSpec*> tensors;
+  for (const TensorSpec& t : site.tensors) {
+    if (t.role != TensorRole::data || (attention && t.name == "k")) continue;
+    const ScalarFormat* f = find_scalar_format(set.at(t.name).planes.front().spec.format);
+    if (f != nullptr && f->kind == ScalarKind::floating && f->is_signed && has_nan(*f) &&
+        f->specials != Specials::nan_minus_zero)
+      tensors.push_back(&t);
+  }
+  if (tensors.empty()) no_site(site, "a tensor in a format that has a NaN with a sign");
+  const auto has_rows = [](const TensorSpec* t) { return element_count(t->shape) > t->shape.back(); };
+  if (std::ranges::none_of(tensors, has_rows)) return put(*tensors.front());
+  for (const TensorSpec* t : tensors)
+    if (has_rows(t)) put(*t);
+}
+
 void slots_swapped(const FaultSite& site, TensorSet& set) {
   const auto slots = entries(set, site, "slots");
   if (slots.size() < 2) no_site(site, "two tokens");

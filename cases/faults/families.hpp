@@ -54,6 +54,7 @@ void nan_scale(const FaultSite&, TensorSet&);
 
 // bits.cpp: single bits of payloads and of small index tensors
 void nan_all_ones(const FaultSite&, TensorSet&);
+void negative_nan(const FaultSite&, TensorSet&);
 void payload_bit(const FaultSite&, TensorSet&);
 void code_bit(const FaultSite&, TensorSet&);
 void sign_mask_bit(const FaultSite&, TensorSet&);
