@@ -5,8 +5,8 @@
 namespace assay {
 namespace {
 
-// Space behind each row under layout=gaps. A multiple of every element's alignment, and no multiple of a
-// page.
+// Space behind each row under layout=gaps (one unit under unaligned). A multiple of every element's
+// alignment, and no multiple of a page.
 constexpr std::int64_t kGapBytes = 64;
 
 // Rows dense; on the outermost axis of more than one entry, n entries lie so far apart that the last begins
@@ -46,12 +46,13 @@ BufferPlane make_plane(const std::string& tensor, const PlaneSpec& spec, const C
                         static_cast<std::size_t>(format(spec.format).block_elements);
     plane.unit_bytes = spec.bytes / std::max<std::size_t>(1, blocks);
   }
-  if (c.layout == "gaps" && spec.shape.size() >= 2) {
+  if ((c.layout == "gaps" || c.layout == "unaligned") && spec.shape.size() >= 2) {
+    const std::int64_t gap = c.layout == "gaps" ? kGapBytes : static_cast<std::int64_t>(plane.unit_bytes);
     plane.stride.assign(spec.shape.size(), 0);
     const std::int64_t rows = element_count(spec.shape) / spec.shape.back();
-    plane.stride[spec.shape.size() - 2] = static_cast<std::int64_t>(spec.bytes) / rows + kGapBytes;
+    plane.stride[spec.shape.size() - 2] = static_cast<std::int64_t>(spec.bytes) / rows + gap;
     for (std::size_t a = spec.shape.size() - 2; a-- > 0;)
-      plane.stride[a] = plane.stride[a + 1] * spec.shape[a + 1];
+      plane.stride[a] = plane.stride[a + 1] * spec.shape[a + 1] + (c.layout == "unaligned" ? gap : 0);
   }
   if (c.layout == "far" && spec.shape.size() >= 2) set_far_strides(plane);
   return plane;

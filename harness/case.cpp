@@ -55,9 +55,9 @@ std::uint64_t parse_seed(const std::string& text, std::string_view where) {
 }
 
 std::string parse_layout(const std::string& text, std::string_view where) {
-  if (text != "dense" && text != "gaps" && text != "far")
-    throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: layout={}: allowed: dense gaps far", where, excerpt(text)));
+  if (std::ranges::find(kLayouts, text) == std::end(kLayouts))
+    throw InputError(InputErrorKind::bad_value, fmt::format("{}: layout={}: allowed: {}", where,
+                                                            excerpt(text), fmt::join(kLayouts, " ")));
   return text;
 }
 

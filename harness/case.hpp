@@ -23,15 +23,20 @@
 
 namespace assay {
 
+// gaps       poisoned space behind every row of every tensor
+// unaligned  one unit (an element, a block) of it behind every entry of every axis: a part of a wider tensor,
+//            whose rows begin where no vector is aligned, and no two axes are one
+// far        the outermost axis of every tensor spans 2^32 units, so that an offset counted in 32 bits, in
+//            bytes or in units, goes elsewhere
+inline constexpr std::string_view kLayouts[] = {"dense", "gaps", "unaligned", "far"};
+
 struct Case {
   const Op* op = nullptr;
   Attributes attributes;
   std::string fill = "gaussian";
   std::string fault = "none";  // a row of faults(): what is done to the inputs after the fill
   std::uint64_t seed = 1;
-  // "gaps": poisoned space behind every row of every tensor. "far": the outermost axis of every tensor spans
-  // 2^32 units, so that an offset counted in 32 bits, in bytes or in units, goes elsewhere.
-  std::string layout = "dense";
+  std::string layout = "dense";  // one of kLayouts
   std::string backend;  // as split_backends() spells it; "" until the plan multiplies by the chosen backends
   std::string variant;  // its name, unescaped; "" is the backend's own choice
   // What a new process of the backend is given first, oldest first: lines without backend and after.

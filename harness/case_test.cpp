@@ -98,7 +98,7 @@ RC_GTEST_PROP(CaseGrammar, parse_and_print_are_a_fixed_point, ()) {
   Case c = *rc::gen::elementOf(cases);
   c.seed = *rc::gen::arbitrary<std::uint64_t>();
   c.fill = *rc::gen::element<std::string>("gaussian", "ramp", "codes");
-  c.layout = *rc::gen::element<std::string>("dense", "gaps", "far");
+  c.layout = *rc::gen::elementOf(std::vector<std::string>(std::begin(kLayouts), std::end(kLayouts)));
   c.backend = *rc::gen::element<std::string>("", "cpu", "./x.so:threads=2");
   const auto again = expand(parse_case(c.line()));
   RC_ASSERT(again.size() == 1U);

@@ -348,6 +348,10 @@ class Subject:
         alignment = resolved(self._alignment, call)
         if alignment < 1 or alignment & (alignment - 1):
             raise ValueError(f"alignment={alignment}: a power of two is allowed")
+        for t in (*call.inputs.values(), *call.outputs.values()):
+            if t.elements > t.shape[-1]:
+                need(not 0 < t.stride[-2] - t.row_bytes < alignment,
+                     f"{t.name}: rows {t.stride[-2]} bytes apart, and an alignment of {alignment} is demanded")
         return alignment
 
     def arguments(self, call):

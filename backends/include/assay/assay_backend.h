@@ -15,7 +15,8 @@ extern "C" {
 
 /* Bytes with a meaning. shape is in elements, outermost axis first. stride[a] is the distance in BYTES between neighbours
  * on axis a; the innermost axis is always dense (its stride is that of one element, or of one block's bytes / block
- * elements, rounded down). Bytes outside the elements are poison: never read, never write them.
+ * elements, rounded down). Bytes outside the elements are poison: never read, never write them. A row begins at a multiple
+ * of what is stored as a whole (an element, a block), and of no more: a kernel that needs more refuses such strides.
  *
  * `format` is that of these bytes. A scalar or a block with its scales inside (q8_0) is one tensor whose format is the one
  * that the case names. A format with separate scales arrives as several tensors, and none of them has its name: of
