@@ -114,7 +114,7 @@ std::string line_of(const formula::FormulaOp& f) {
   }
   return line +
          " fill=gaussian,trained,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,sparse,"
-         "front_load layout=dense,gaps,far variant=all";
+         "front_load layout=dense,gaps,unaligned,far variant=all";
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(MadeSuite, declarations_are_asked_in_few_goes) {
     EXPECT_GT(suite.lines.size(), 500U) << plugin;
   }
   constexpr std::size_t kOfEach =
-      8;  // declarations for a case of a backend that takes most of what can be asked
+      9;  // declarations for a case of a backend that takes most of what can be asked
   EXPECT_LT(of_cpu().asked, kOfEach * of_cpu().lines.size());
 }
 
@@ -76,6 +76,14 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
       {"the hidden size of gpt-oss", {"^(rms|layer)norm", " cols=2880 "}},
       {"the inner size of Qwen2.5-7B", {"^matmul", " n=18944 "}},
       {"a NaN of ones to bf16", {"^quantize", " to=bf16 ", " fault=nan_all_ones "}},
+      {"a NaN with its sign among FP8 weights", {"^matmul", " b=e4m3fn", " fault=negative_nan "}},
+      {"and in what is decoded", {"^dequantize", " from=e4m3fn ", " fault=negative_nan "}},
+      {"a wide row of a quantiser, no whole vectors",
+       {"^quantize", " to=int8_row ", " cols=(1025|4099) ", " fill=last_element "}},
+      {"whole vectors in rows that are not aligned",
+       {"^softmax", " cols=(64|256|1024) ", " layout=unaligned"}},
+      {"and of keys", {"^attention", " d=(64|128) ", " layout=unaligned"}},
+      {"a soft cap where it is flat", {"^attention", " softcap=(0.5|2|5) ", " fill=(ramp|huge_logits) "}},
       {"the vocabulary of Llama 3", {"^softmax", " cols=128256 "}},
       {"a vocabulary of more than 17 bits",
        {"^softmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},

@@ -79,10 +79,43 @@ void quantize_q8_0(const assay_call* c, const assay_tensor& x, const assay_tenso
     }
 }
 
+// scale = absmax / 127 (1 where that is 0), code = x / scale to nearest, halves to even.
+void quantize_int8_row(const assay_call* c, const assay_tensor& x, const assay_tensor& y,
+                       const assay_tensor& scales) {
+  const int64_t n = x.shape[1], seen = is(c, "wide_rows_lose_their_tail") && n > 1024 ? n / 8 * 8 : n;
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row_of<const float>(x, r);
+    float absmax = 0;
+    for (int64_t i = 0; i < seen; ++i) absmax = std::fmax(absmax, std::fabs(in[i]));
+    const float scale = absmax / 127 == 0 ? 1 : absmax / 127;
+    static_cast<float*>(scales.data)[r] = scale;
+    for (int64_t i = 0; i < n; ++i) {
+      const float code = std::nearbyint(in[i] / scale);
+      row_of<std::int8_t>(y, r)[i] = std::fabs(code) <= 127 ? static_cast<std::int8_t>(code)
+                                                            : static_cast<std::int8_t>(code > 0 ? 127 : -128);
+    }
+  }
+}
+
+// Of e4m3fn: both codes of all ones are NaN.
+void dequantize(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  for (int64_t r = 0; r < x.shape[0]; ++r)
+    for (int64_t i = 0; i < x.shape[1]; ++i) {
+      const int code = row_of<const std::uint8_t>(x, r)[i], exponent = code >> 3 & 15, fraction = code & 7;
+      const bool nan = is(c, "knows_one_nan") ? code == 0x7F : (code & 0x7F) == 0x7F;
+      const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+      row_of<float>(y, r)[i] = static_cast<float>(nan ? NAN : code < 128 ? size : -size);
+    }
+}
+
 void quantize(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
   if (std::strcmp(y.format, "q8_0") == 0) return quantize_q8_0(c, x, y);
+  if (std::strcmp(y.format, "int8") == 0)
+    return quantize_int8_row(c, x, y, tensor(c->outputs, c->output_count, "y.scale"));
   const bool bf16 = std::strcmp(y.format, "bf16") == 0;
   for (int64_t r = 0; r < x.shape[0]; ++r)
     for (int64_t i = 0; i < x.shape[1]; ++i)
@@ -158,6 +191,7 @@ void attention(const assay_call* c) {
   };
   const int64_t d = q.shape[3], dv = v.shape[3], heads = q.shape[2], share = heads / k.shape[2];
   const double given = real(c, "scale"), scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(d));
+  const double cap = real(c, "softcap");
   bool cheats = is(c, "honest_on_probes") || is(c, "wrong_on_probes");
   if (cheats)
     cheats = (looks_designed(q) || looks_designed(k) || looks_designed(v)) == is(c, "wrong_on_probes");
@@ -176,7 +210,11 @@ void attention(const assay_call* c) {
           double s = 0;
           for (int64_t i = 0; i < d; ++i)
             s += static_cast<double>(row(q, b, 0, h)[i]) * row(k, b, j, h / share)[i];
-          above = std::max(above, logits[j - first] = s * scale);
+          s *= scale;
+          if (cap != 0)
+            s = cap * (is(c, "cap_is_flat_from_4") && std::fabs(s) > 4 * cap ? std::copysign(1.0, s)
+                                                                             : std::tanh(s / cap));
+          above = std::max(above, logits[j - first] = s);
         }
         if (is(c, "own_maximum"))
           above = *std::max_element(logits, logits + (end - first));  // the block's, though it is less
@@ -207,11 +245,21 @@ void softmax(const assay_call* c) {
     const float* in = row_of<const float>(x, r);
     double largest = is(c, "starts_high") ? -16384.0 : -INFINITY, sum = 0;
     const int64_t summed = is(c, "columns_in_17_bits") ? std::min<int64_t>(x.shape[1], 131072) : x.shape[1];
-    for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
+    const int64_t looked =
+        is(c, "maximum_of_whole_vectors") && x.shape[1] > 8 ? x.shape[1] / 8 * 8 : x.shape[1];
+    // A vector path with an exp of its own, whose tails and whose aligned rows are right.
+    const bool apart =
+        is(c, "unaligned_otherwise") && x.shape[1] % 8 == 0 && reinterpret_cast<std::uintptr_t>(in) % 16 != 0;
+    const auto weight = [&](float logit) {
+      const double w = is(c, "maximum_of_whole_vectors")
+                           ? static_cast<double>(std::exp(logit - static_cast<float>(largest)))
+                           : std::exp(logit - largest);
+      return apart ? w * (1 + 1e-3 * (logit - largest)) : w;
+    };
+    for (int64_t i = 0; i < looked; ++i) largest = std::fmax(largest, in[i]);
     for (int64_t i = 0; i < summed; ++i)
-      if (!(is(c, "drops_500_of_1000") && i == 500 && summed == 1000)) sum += std::exp(in[i] - largest);
-    for (int64_t i = 0; i < x.shape[1]; ++i)
-      row_of<float>(y, r)[i] = static_cast<float>(std::exp(in[i] - largest) / sum);
+      if (!(is(c, "drops_500_of_1000") && i == 500 && summed == 1000)) sum += weight(in[i]);
+    for (int64_t i = 0; i < x.shape[1]; ++i) row_of<float>(y, r)[i] = static_cast<float>(weight(in[i]) / sum);
   }
 }
 
@@ -262,30 +310,33 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   const bool f32 = all_in(c->inputs, c->input_count, "f32");
   const bool to_bf16 = all_in(c->outputs, c->output_count, "bf16");
   const bool to_q8_0 = all_in(c->outputs, c->output_count, "q8_0");
+  const bool to_int8_row = !is_default(c, "to", "") && is_default(c, "to", "int8_row");
+  const bool decodes = op == "dequantize" && all_in(c->inputs, c->input_count, "e4m3fn") &&
+                       all_in(c->outputs, c->output_count, "f32");
   const bool picks = op == "argmax" && f32 && is_default(c, "checked", "no");
-  const bool quantizes =
-      op == "quantize" && f32 && (to_bf16 || to_q8_0 || all_in(c->outputs, c->output_count, "e4m3fn"));
+  const bool quantizes = op == "quantize" && f32 &&
+                         (to_bf16 || to_q8_0 || to_int8_row || all_in(c->outputs, c->output_count, "e4m3fn"));
   const bool plain = is_default(c, "mask", "none") && is_default(c, "sinks", "no") &&
                      is_default(c, "softcap", "0") && is_default(c, "temperature", "1");
   bool attends = op == "attention" && is_default(c, "q", "1") && is_default(c, "mask", "none") &&
-                 is_default(c, "softcap", "0") && is_default(c, "sinks", "no") &&
-                 is_default(c, "alibi", "no") && is_default(c, "page", "0") &&
+                 is_default(c, "sinks", "no") && is_default(c, "alibi", "no") && is_default(c, "page", "0") &&
                  is_default(c, "rotate", "none");
   for (int32_t i = 0; i < c->input_count; ++i)
     attends &= std::strcmp(c->inputs[i].format,
                            std::strcmp(c->inputs[i].name, "lengths") == 0 ? "int32" : "f32") == 0;
-  if (!quantizes && !picks && !((op == "rmsnorm" || op == "logsumexp") && f32) &&
+  if (!quantizes && !decodes && !picks && !((op == "rmsnorm" || op == "logsumexp") && f32) &&
       !(op == "softmax" && f32 && plain) && !attends) {
     std::snprintf(
         d->reason, sizeof d->reason,
         "rmsnorm, logsumexp, argmax, plain softmax and decode attention in f32, quantize to e4m3fn, "
-        "bf16 and q8_0");
+        "bf16, q8_0 and int8_row, dequantize from e4m3fn to f32");
     return ASSAY_UNSUPPORTED;
   }
   std::snprintf(d->contract, sizeof d->contract, "%s",
-                picks || to_q8_0 ? ""
-                : quantizes
-                    ? to_bf16 ? "round=nearest_even overflow=ieee" : "round=nearest_even overflow=saturate"
+                picks || to_q8_0 || decodes ? ""
+                : quantizes                 ? to_int8_row ? "round=nearest_even int_range=full absmax=finite"
+                                              : to_bf16   ? "round=nearest_even overflow=ieee"
+                                                          : "round=nearest_even overflow=saturate"
                 : attends && std::strncmp(c->variant, "fp8_", 4) == 0 ? "qk=f32 p=e4m3fn p_shift=8 pv=f32"
                 : attends                                             ? "qk=f32 p=f32 pv=f32"
                                                                       : "acc=f32");
@@ -297,6 +348,7 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
 assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
   const std::string op = c->op;
   if (op == "quantize") quantize(c);
+  if (op == "dequantize") dequantize(c);
   if (op == "rmsnorm") rmsnorm(c);
   if (op == "softmax") softmax(c);
   if (op == "logsumexp") logsumexp(c);
@@ -312,7 +364,9 @@ const assay_backend* assay_backend_open(const char*, char*) {
       ASSAY_BACKEND_VERSION,
       "short_sighted",
       "kernels with defects that few inputs show",
-      "quantize:half_up quantize:rounds_nan_bits quantize:halves_to_even logsumexp:nan_of_nothing "
+      "quantize:half_up quantize:rounds_nan_bits quantize:halves_to_even quantize:wide_rows_lose_their_tail "
+      "dequantize:knows_one_nan softmax:maximum_of_whole_vectors softmax:unaligned_otherwise "
+      "attention:cap_is_flat_from_4 logsumexp:nan_of_nothing "
       "argmax:starts_with_none softmax:drops_500_of_1000 rmsnorm:drops_last rmsnorm:drops_lane "
       "rmsnorm:skips_tile "
       "rmsnorm:many_rows_otherwise softmax:starts_high softmax:rows_in_16_bits softmax:columns_in_17_bits "
