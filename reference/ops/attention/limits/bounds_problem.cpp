@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -177,14 +178,18 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
   return r;
 }
 
-// What a logit may be multiplied by: scales, the softmax scale too or not yet, are f32 factors, which are
-// multiplied in any order, or exactly.
+// What a logit may be multiplied by: scales, the softmax scale as an f32 or not yet, are multiplied in any
+// order, each product exactly or in f32, and what comes of it is an f32.
 std::vector<double> products_of_scales(double scale, double of_k, double of_q) {
-  const auto a = static_cast<float>(scale), k = static_cast<float>(of_k), q = static_cast<float>(of_q);
   std::vector<double> r{scale * of_k * of_q};
-  const auto exactly = static_cast<float>(static_cast<double>(a) * of_k * of_q);
-  for (const float each : {exactly, a * k * q, a * q * k, a * (k * q)})
-    if (static_cast<float>(r.front()) != each && std::ranges::find(r, each) == r.end()) r.push_back(each);
+  for (const double a : {scale, static_cast<double>(static_cast<float>(scale))})
+    for (const auto& [x, y, z] : {std::array{a, of_k, of_q}, {a, of_q, of_k}, {of_k, of_q, a}}) {
+      const long double first = static_cast<long double>(x) * y;
+      for (const long double product : {first, static_cast<long double>(static_cast<float>(first))}) {
+        const auto each = static_cast<float>(product * z);
+        if (static_cast<float>(r.front()) != each && std::ranges::find(r, each) == r.end()) r.push_back(each);
+      }
+    }
   return r;
 }
 

@@ -664,6 +664,21 @@ TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_of_an_f32_of_the_sof
   expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
 }
 
+// f32(f32(k.scale / sqrt(2)) q.scale): the host's product of doubles, then the kernel's.
+TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_first_and_then_in_f32) {
+  const float largest = 2.9266185760498047F, of_q = largest / 448, of_k = 0.17830264568328857F;
+  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"k", "int8_tensor"}, {"v", "f32"}}, {largest, 0},
+                    {127, 0, 126, 0}, {1, 0});
+  for (Plane& plane : c.set.at("k").planes)
+    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &of_k, sizeof of_k);
+  const float scale = static_cast<float>(static_cast<double>(of_k) / std::sqrt(2.0)) * of_q;
+  const auto w = static_cast<float>(std::exp(static_cast<double>(448 * 126 * scale - 448 * 127 * scale)));
+  const Truth t = c.truth(
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn");
+  expect_pass(t, Values{1 / (1 + w)});
+  expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
+}
+
 // 448 exp(0) is the largest number of e4m3fn, and so is what is half a step above.
 TEST(AttentionOfStrangers, weights_times_the_largest_number_of_their_format_are_judged) {
   const OpCase c = equal({{"kv", "f16"}}, {1, 2});
