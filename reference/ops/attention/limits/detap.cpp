@@ -167,16 +167,17 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
                     rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, rescales * exp_error) +
                     rule(Rule::weight_merge, joins * exp_error) + rule(Rule::weight_sink, lasts * exp_error) +
                     4 * kU;
-  if (kernel.cast_in_sum && !kernel.p_exact) exponent += rule(Rule::weight_cast, std::log1p(kernel.p.u));
-  e.theta = std::expm1(exponent) * (1 + 0x1p-40);
   e.largest = std::exp(exponent + e.changes * (exp_error + fused)) * (1 + 0x1p-40);
+  const bool sums_casts = kernel.cast_in_sum && !kernel.p_exact;
+  if (sums_casts) exponent += rule(Rule::weight_cast, std::log1p(kernel.p.u));
+  e.theta = std::expm1(exponent) * (1 + 0x1p-40);
   e.slip = (1 + e.changes) * kernel.exp_ulp * 0x1p-149 * kernel.lag;
   e.flush = kFlush * kernel.lag + e.slip;
   const double depth = kernel.rowsum_height(row, e.tiles);
   const auto terms = static_cast<std::int64_t>(depth) + 1;
   const DotError sum(kernel.rowsum, {terms, terms, 1, depth}, 1.0, 0.0);
   double absolute = (n + 1) * e.flush;
-  if (kernel.cast_in_sum && !kernel.p_exact) absolute += n * kernel.p.tiny / kernel.p_scale;
+  if (sums_casts) absolute += n * kernel.p.tiny / kernel.p_scale;
   // A unit that reads subnormal operands as 0.
   if (kernel.rowsum.unit != nullptr && kernel.rowsum.unit->combine == Combine::pairwise_flush)
     absolute +=
@@ -184,7 +185,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  const double shifted = kernel.cast_in_sum ? kernel.p_scale : 1;
+  const double shifted = kernel.cast_in_sum ? kernel.p_scale * (1 + kernel.p.growth) : 1;
   if (!claims(Rule::row_sum_overflow, shifted * (n * kernel.lag + sink_above) * e.largest *
                                               (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
                                           kernel.largest_sum))
@@ -195,13 +196,14 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   return e;
 }
 
-// 3. The cast of the weights, relative to them: of all by u_p, or, where the largest is certain to be cast to
-// 2^p_shift, of the others by u_p and of that one by what it was off.
+// 3. The cast of the weights, relative to them: of all by u_p, or, where the largest is certain to be cast as
+// 2^p_shift is, of the others by u_p and of that one by what it was off, and by what that cast is.
 double cast_error(const Kernel& kernel, const RowError& e, double a, double largest_v) {
-  const double u = kernel.p.u, off = e.theta * (2 + e.theta);
-  const bool met = !kernel.p_anyhow && kernel.lag == 1 && !kernel.shares && !kernel.shift_rounds &&
-                   off < u / 2 && kernel.p_scale >= std::ldexp(1.0, kernel.p_emin);
-  return met ? std::min(u * a, u * e.spread * largest_v + off * a) : u * a;
+  const double u = kernel.p.u, off = e.theta * (2 + e.theta),
+               sure = kernel.shift_rounds ? u / 8 - 4 * kU : u / 2;
+  const bool met = !kernel.p_anyhow && kernel.lag == 1 && !kernel.shares && off < sure &&
+                   kernel.largest_cast < kInf && kernel.p_scale >= std::ldexp(1.0, kernel.p_emin);
+  return met ? std::min(u * a, u * e.spread * largest_v + (off + kernel.largest_cast) * a) : u * a;
 }
 
 }  // namespace
@@ -246,7 +248,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
         kernel.pv, 2 * e.tiles + static_cast<double>(shape.parts + shape.blocks + kernel.split));
     // Products relative to the largest logit, as the kernel scales them; of shares as they are.
     const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
-    const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
+    const double grown = 1 + (kernel.p_exact ? 0.0 : kernel.p.growth);
     for (std::size_t c = 0; c < dv; ++c) {
       const double o = std::fabs(exact.value[at + c]);
       certificate[c] = exact.certificate[at + c];
@@ -262,9 +264,9 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
                            : std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
       // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
       const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum * kernel.p_scale *
-                         kernel.lag * e.largest * (1 + u_p);
+                         kernel.lag * e.largest * grown;
       const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v * kernel.p_scale *
-                                             kernel.lag * e.largest * (1 + u_p));
+                                             kernel.lag * e.largest * grown);
       const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
                            kernel.p_scale * kernel.lag;
       if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
@@ -284,7 +286,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
       n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
       if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
       const double again = 1 + 1.1 * e.changes * kernel.pv_u;
-      const double terms = a * top * (1 + e.theta) * (1 + u_p);
+      const double terms = a * top * (1 + e.theta) * grown;
       n += rule(Rule::value_sum, (pv(terms) + whole * terms) / top * again);
       n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
       if (kernel.split > 1)

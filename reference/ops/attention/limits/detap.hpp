@@ -101,8 +101,8 @@
 //    but the largest key D <= 4 max|v| (1 - 1/W): a row that one key holds alone has none (keys at 0 and
 //    -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than
-// the weight
-//    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is
+//    the weight itself (zero is a number of the format and rounding is to nearest). Integers: u_p = 0, eta_p =
+//    1/2, and what was above a half is at most doubled (elsewhere: grows by u_p). A key's weight at its cast is
 //    relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
 //    The largest key meets no maximum but its own: its computed logit and that maximum, each off by lambda,
@@ -110,17 +110,20 @@
 //    2 and 1 + u_p every weight times 2^p_shift, a whole power of two among the normal numbers of p, is cast
 //    to 2^p_shift. Where off < u_p / 2 that key is thus off by `off` and the others, of |v| <= max|v| and 1 -
 //    1/W together, by u_p:
-//      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + off A).
+//      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + (off + c) A),  c = 0.
+//    A 2^p_shift that is no whole power, 448 or 127, is cast to one number within u_p / 8 to either side, or
+//    this is not used: c = |that number / 2^p_shift - 1|, where off < u_p / 8 - 4 u.
 //    Not with a lag, nor of shares, nor cut (tf32=any). Weights of FP8 that are clipped at 240 where 256 is
 //    due are 1/16 = u_p off: no more than the cast of any other weight, and seen on a row that one key holds
 //    alone.
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
-//    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way:
-//    nothing cancels, and D = A + |o| in 2. where there is more than one tile. denominator=cast: numerator
-//    and denominator share it: u_p joins theta instead, and the absolute part acts on the row sum too, by n
-//    (eta_p + 2^-126) / W more in e_l. rowsum in a unit that reads operands below 2^emin as 0: by n 2^(emin -
-//    p_shift) / W more.
+//    number: 2 u A. A weight may be rounded to the largest number of p from half a step above it: of 448 and
+//    e4m3fn from up to 455 here. Their row sum may be of a first pass over tiles, whose weights were rescaled
+//    on the way: nothing cancels, and D = A + |o| in 2. where there is more than one tile. denominator=cast:
+//    numerator and denominator share it: u_p joins theta instead, and the absolute part acts on the row sum
+//    too, by n (eta_p + 2^-126) / W more in e_l. rowsum in a unit that reads operands below 2^emin as 0: by
+//    n 2^(emin - p_shift) / W more.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
 //              theta)(1 + u_p) and largest head max|v|

@@ -20,9 +20,10 @@ inline constexpr double kSunk = 200;        // exp(-kSunk) is below kFlush with 
 inline constexpr double kSunkSlope = 1e-6;  // and so it is for a sink of any size, rounded a dozen times
 inline constexpr double kF32Max = std::numeric_limits<float>::max();
 
-// Rounding to a scalar format: relative and absolute error, overflow.
+// Rounding to a scalar format: relative and absolute error, overflow. Nothing becomes more than 1 + growth
+// times as large.
 struct Cast {
-  double u = 0, tiny = 0, largest = kInf;
+  double u = 0, tiny = 0, largest = kInf, growth = 0;
   int emin = -126;
 };
 inline Cast cast_to(std::string_view name) {
@@ -31,7 +32,13 @@ inline Cast cast_to(std::string_view name) {
   const double u = std::ldexp(1.0, -(f.fraction_bits + 1));
   // What is up to half a step above the largest number is rounded to it.
   const double largest = f.kind == ScalarKind::integer ? f.max_finite + 0.25 : f.max_finite * (1 + u / 4);
-  return {u, std::ldexp(1.0, emin - f.fraction_bits - 1), largest, emin};
+  return {u, std::ldexp(1.0, emin - f.fraction_bits - 1), largest, u, emin};
+}
+// Of numbers from 0 on, to integers: half a step of any number, whatever its size, and what is less than half
+// a step becomes 0.
+inline Cast cast_to_integers(Cast cast) {
+  cast.u = 0, cast.tiny = 0.5, cast.growth = 1;
+  return cast;
 }
 inline int emin_of(std::string_view format_name) {
   const Format& row = format(format_name);
@@ -149,6 +156,7 @@ struct Kernel {
   double
       v_scale;  // of V, or 1 where that is larger: what is lost to underflow in front of it is multiplied by it
   double p_scale;                  // 2^p_shift
+  double largest_cast = 0;         // what the cast of a weight within u / 8 of 1 is off; Inf: not one number
   bool shift_rounds;               // it is no power of two
   double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
   double pv_tiny;                  // what one rescale of the accumulator may lose below its normal numbers
@@ -181,10 +189,11 @@ struct Kernel {
     shares = c.text("weights") == "shares";
     const auto cast_of = [&](std::string_view key) {
       Cast cast = cast_to(c.text(key));
-      if (rounds_to_tf32_anyhow(c, key)) cast.u *= 2, cast.tiny *= 2;
+      if (rounds_to_tf32_anyhow(c, key)) cast.u *= 2, cast.growth *= 2, cast.tiny *= 2;
       return cast;
     };
     p = cast_of("p");
+    if (scalar_format(c.text("p")).kind == ScalarKind::integer) p = cast_to_integers(p);
     p_anyhow = rounds_to_tf32_anyhow(c, "p");
     p_exact = c.text("p") == "f32";
     cast_in_sum = !shares && c.text("denominator") == "cast";
@@ -212,6 +221,11 @@ struct Kernel {
     v_rotates = g.v_format.starts_with("tq3") && c.text("v_inverse") != "row";
     p_scale = std::exp2(c.number("p_shift"));
     shift_rounds = c.number("p_shift") != std::floor(c.number("p_shift"));
+    if (!p_exact) {  // what a weight of 1 is cast to, where a weight near it is too
+      const ScalarFormat& f = scalar_format(c.text("p"));
+      const double near = p.u == 0 ? 0x1p-10 : p.u / 8, cast = round_to(f, p_scale * (1 - near));
+      largest_cast = cast == round_to(f, p_scale * (1 + near)) ? std::fabs(cast / p_scale - 1) : kInf;
+    }
     const auto unit_of = [](const Accumulator& a) {
       if (a.kind == Accumulator::Kind::integer) return kU;
       return std::max(kU, std::ldexp(a.kind == Accumulator::Kind::unit ? 2.0 : 1.0, -a.precision.p));

@@ -1,4 +1,7 @@
 // Weights that are cast to e4m3fn: the largest is a power of two and exact, wherever a contract makes it so.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "reference/ops/attention/limits/strangers_testing.hpp"
@@ -45,6 +48,61 @@ TEST(Fp8Weights, times_what_is_no_power_of_two_the_largest_weight_is_rounded) {
   const auto got = static_cast<float>(5.5 / std::exp2(2.5));
   expect_pass(alone.truth("p=e4m3fn p_shift=2.5"), Values{got});
   expect_caught(alone.truth("p=e4m3fn p_shift=2"), Values{got});
+}
+
+// sum c_j v_j / L, where c_j is the code of a weight times `factor`, of at most `most`, and L the sum of the
+// codes or `factor` times that of the weights.
+float of_codes(std::string_view name, double factor, double most, bool casts, const Values& logits,
+               const Values& v) {
+  double above = 0, codes = 0, weights = 0;
+  for (std::size_t j = 0; j < v.size(); ++j) {
+    const double w = std::exp(static_cast<double>(logits[j])),
+                 code = std::min(most, round_to(scalar_format(name), w * factor));
+    above += code * static_cast<double>(v[j]), codes += code, weights += w;
+  }
+  return static_cast<float>(above / (casts ? codes : weights * factor));
+}
+
+// 448 and 127, as SageAttention and others write a weight of 1, with either row sum.
+TEST(Fp8Weights, the_largest_code_stands_for_a_weight_of_1) {
+  struct Row {
+    const char* p;
+    const char* shift;
+    double factor, clipped;
+  };
+  const Values logits{-1, 0, -2.5F, -4, -0.3F}, v{2, 1, -1, 3, 0.5F};
+  for (const Row& row :
+       {Row{"e4m3fn", "8.807", std::exp2(8.807), 240}, Row{"e4m3fn", "8.807354922057604", 448, 240},
+        Row{"int8", "6.988684686772166", 127, 100}})
+    for (const bool casts : {false, true})
+      for (const std::string level : {"detap", "ca order=tiles"}) {
+        const std::string words = fmt::format("p={} p_shift={} denominator={} level={}", row.p, row.shift,
+                                              casts ? "cast" : "exact", level);
+        const auto got = [&](double most, const Values& of, const Values& values) {
+          return Values{of_codes(row.p, row.factor, most, casts, of, values)};
+        };
+        const OpCase c = of_logits(logits, v), alone = of_logits({-60, 0}, {1, 3});
+        expect_pass(c.truth(words), got(1000, logits, v));
+        if (casts)  // a clipped code is missing below as well
+          expect_caught(c.truth(words), Values{1.1F * got(1000, logits, v)[0]});
+        else
+          expect_caught(c.truth(words), got(row.clipped, logits, v));
+        expect_pass(alone.truth(words), got(1000, {-60, 0}, {1, 3}));
+        expect_caught(alone.truth(words), Values{3 * (1 + 1.0F / 64)});
+      }
+}
+
+// 90 weights of 10.9 / 127 that are cut to 10 in place of 11.
+TEST(Fp8Weights, integers_err_by_half_a_step_and_not_by_half_of_the_weight) {
+  Values logits(91, static_cast<float>(std::log(10.9 / 127))), v(91, 1);
+  logits[40] = 0, v[40] = 0;
+  const OpCase crowd = of_logits(logits, v);
+  const double sum = 1 + 90 * 10.9 / 127;
+  for (const char* level : {"detap", "ca order=tiles"}) {
+    const std::string words = std::string("p=int8 p_shift=6.988684686772166 level=") + level;
+    expect_pass(crowd.truth(words), Values{static_cast<float>(90 * 11 / 127.0 / sum)});
+    expect_caught(crowd.truth(words), Values{static_cast<float>(90 * 10 / 127.0 / sum)});
+  }
 }
 
 // 40 keys of 2^-10.5 of the largest, which has no V: 0 without a shift, and not with one. Which of the two is
