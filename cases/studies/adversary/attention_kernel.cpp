@@ -109,7 +109,7 @@ class Kernel {
     if (geometry_.alibi)
       s = f32_.sub(s, f32_.mul(f32_.round(problem_.slope(h)),
                                std::fabs(static_cast<double>(problem_.position(b, r) - j))));
-    if (!p_.is("scores", "f32")) s = Arithmetic(p_.text("scores")).round(s);
+    if (!p_.is("scores", "f32")) s = as_cast(p_, p_.text("scores"), s, Overflow::ieee);
     return s;
   }
 
@@ -159,7 +159,14 @@ class Kernel {
     if (v_scale_ != 1)
       for (double& each : o) each = f32_.mul(each, v_scale_);
     if (geometry_.rotate == RotateKind::qkv || p_.is("v_inverse", "row")) unrotate_row(p_, o);
-    for (std::size_t i = 0; i < dv; ++i) out[i] = store(p_, o[i], geometry_.dtype);
+    for (std::size_t i = 0; i < dv; ++i) out[i] = stored(o[i]);
+  }
+
+  double stored(double z) const {
+    if (!p_.is("casts", "cut")) return store(p_, z, geometry_.dtype);
+    const std::string& out = p_.text("out");
+    if (out != "none" && out != "dtype") z = as_cast(p_, out, z, Overflow::ieee);
+    return as_cast(p_, std::string(geometry_.dtype), z, Overflow::ieee);
   }
 
   // What is added to the logits of hidden keys: -Inf, the lowest number of f32 (which is one in base e

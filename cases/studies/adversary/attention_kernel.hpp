@@ -20,6 +20,8 @@ struct AttentionQuery {
 };
 // In a scalar format, to nearest; tf32 may be cut.
 double as_operand(const Problem& problem, const std::string& format, double x);
+// The same as `casts` has it: to nearest, or cut.
+double as_cast(const Problem& problem, const std::string& format, double x, Overflow overflow);
 AttentionQuery converted_query(const Problem& problem, std::span<const double> row);
 
 // Of an output row under rotate=qkv, as the choice `unrotate` says.

@@ -52,7 +52,7 @@ double AttentionOnline::cast(double w) const {
   const double shifted = f32_.mul(w, shift_);
   if (p_.is("p", "f32")) return shifted;
   if (p_.is("p", "tf32")) return as_operand(p_, "tf32", shifted);
-  return round_to(scalar_format(p_.text("p")), shifted);
+  return as_cast(p_, p_.text("p"), shifted, Overflow::saturate);
 }
 double AttentionOnline::without_shift(double o) const { return f32_.div(o, shift_); }
 AttentionOnline::State AttentionOnline::without_shift(State s) const {

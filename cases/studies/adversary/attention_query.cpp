@@ -13,6 +13,11 @@ double as_operand(const Problem& p, const std::string& format, double x) {
       {.rounding = cut ? Rounding::toward_zero : Rounding::nearest_even, .overflow = Overflow::ieee});
 }
 
+double as_cast(const Problem& p, const std::string& format, double x, Overflow overflow) {
+  const Rounding rounding = p.is("casts", "cut") ? Rounding::toward_zero : Rounding::nearest_even;
+  return round_to(scalar_format(format), x, {.rounding = rounding, .overflow = overflow});
+}
+
 AttentionQuery converted_query(const Problem& p, std::span<const double> row) {
   const Arithmetic f32("f32");
   AttentionQuery q;

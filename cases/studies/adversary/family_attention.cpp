@@ -18,7 +18,8 @@ namespace {
       {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                      \
       {"hidden", "skipped|skipped|added"}, {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"},       \
       {"quotient", kQuotients}, {"sides", kSides}, {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"},  \
-      {"sink", "first|last|before"}, {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, kStoreAxes[0]
+      {"sink", "first|last|before"}, {"lag", "0|0|0|2|5.5"}, {"casts", "nearest|nearest|nearest|cut"},     \
+      {"level", "detap|detord|ca|ca"}, kStoreAxes[0]
 
 constexpr Axis kShape[] = {
     {"batch", "1|1|1|2"},
@@ -159,6 +160,7 @@ void say(const Attributes& a, const Choices& c, Words& words) {
       const bool is_known = std::string_view(key) == "denominator" && choice(c, "weights") == "shares";
       words.say(key, is_known ? "exact" : choice(c, key));
     }
+  words.say("casts", choice(c, "casts") == "cut" ? "any" : "nearest");
   const auto is_tf32 = [&](const char* key) { return choice(c, key) == "tf32"; };
   if (is_tf32("convert") || is_tf32("q") || is_tf32("p"))
     words.say("tf32", choice(c, "tf32") == "even" ? "nearest_even" : "any");

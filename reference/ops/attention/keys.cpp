@@ -54,6 +54,9 @@ constexpr KeySpec kContract[] = {
     {"tf32", KeyKind::word, "any", "any|nearest_even",
      "q=tf32, convert=tf32 and p=tf32: rounded to nearest even, or in any way, low bits ignored (level=emu: "
      "nearest_even)"},
+    {"casts", KeyKind::word, "nearest", "nearest|any",
+     "how scores, p, out and the store round: to nearest, halves either way (level=emu: to the even one), or "
+     "to either neighbour, cut or stochastic (judged as level=detap; not at emu)"},
     {"v_inverse", KeyKind::word, "value", "value|row",
      "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
      "the sum, once per output row"},

@@ -280,6 +280,10 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                      promote, tile));
   if (over_tiles) return base;
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
+  if (contract.text("casts") == "any") {
+    if (!emulated) return base;
+    refuse(name, "casts=any: the emulated kernel rounds to nearest even");
+  }
   for (const char* key : {"q", "convert", "p"}) {
     if (!rounds_to_tf32_anyhow(contract, key)) continue;
     if (!emulated) return base;

@@ -185,12 +185,13 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  const double shifted = kernel.cast_in_sum ? kernel.p_scale * (1 + kernel.p.growth) : 1;
-  if (!claims(Rule::row_sum_overflow, shifted * (n * kernel.lag + sink_above) * e.largest *
+  const double shifted = kernel.cast_in_sum ? kernel.p_scale * (1 + kernel.p.u) : 1;
+  const double steps = sums_casts ? n * kernel.p.tiny : 0;
+  if (!claims(Rule::row_sum_overflow, (shifted * (n * kernel.lag + sink_above) * e.largest + steps) *
                                               (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
                                           kernel.largest_sum))
     return e;
-  e.e_l = rule(Rule::row_sum, sum(e.weight * (1 + e.theta)) / e.weight) +
+  e.e_l = rule(Rule::row_sum, sum(e.weight * (1 + e.theta) + absolute) / e.weight) +
           rule(Rule::row_sum_rescale, e.changes * kernel.rowsum_u * 1.01) +
           rule(Rule::weight_underflow, absolute * (1 + e.theta) / e.weight);
   return e;
@@ -248,7 +249,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
         kernel.pv, 2 * e.tiles + static_cast<double>(shape.parts + shape.blocks + kernel.split));
     // Products relative to the largest logit, as the kernel scales them; of shares as they are.
     const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
-    const double grown = 1 + (kernel.p_exact ? 0.0 : kernel.p.growth);
+    const double u_p = kernel.p_exact ? 0.0 : kernel.p.u, tiny_p = kernel.p_exact ? 0.0 : kernel.p.tiny;
+    const double most = kernel.p_scale * kernel.lag * e.largest * (1 + u_p) + tiny_p;  // of a weight
     for (std::size_t c = 0; c < dv; ++c) {
       const double o = std::fabs(exact.value[at + c]);
       certificate[c] = exact.certificate[at + c];
@@ -263,10 +265,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
                            ? a + o
                            : std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
       // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
-      const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum * kernel.p_scale *
-                         kernel.lag * e.largest * grown;
-      const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v * kernel.p_scale *
-                                             kernel.lag * e.largest * grown);
+      const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum * most;
+      const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v * most);
       const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
                            kernel.p_scale * kernel.lag;
       if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
@@ -280,17 +280,18 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
       double n = 0;
       if (!kernel.p_exact && !kernel.cast_in_sum)
         n += rule(Rule::weight_cast, cast_error(kernel, e, a, largest_v));
-      if (!kernel.p_exact)
-        n += rule(Rule::weight_cast_underflow,
-                  std::min(a + e.slip * each, kernel.p.tiny / kernel.p_scale * shared));
+      // Rounded to nearest, no weight is off by more than itself.
+      const double stepped = tiny_p / kernel.p_scale * shared,
+                   below = kernel.p_anyhow ? stepped : std::min(a + e.slip * each, stepped);
+      n += rule(Rule::weight_cast_underflow, below);
       n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
       if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
       const double again = 1 + 1.1 * e.changes * kernel.pv_u;
-      const double terms = a * top * (1 + e.theta) * grown;
+      const double carried = a * (1 + e.theta) * (1 + u_p) + below, terms = carried * top;
       n += rule(Rule::value_sum, (pv(terms) + whole * terms) / top * again);
-      n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
+      n += rule(Rule::value_rescale, e.changes * kernel.pv_u * carried * 1.01);
       if (kernel.split > 1)
-        n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * a);
+        n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * carried);
       if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
       if (kernel.shift_rounds) n += 2 * kU * a;
       double conversion = moved;

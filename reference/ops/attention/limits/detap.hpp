@@ -102,8 +102,8 @@
 //    -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than
 //    the weight itself (zero is a number of the format and rounding is to nearest). Integers: u_p = 0, eta_p =
-//    1/2, and what was above a half is at most doubled (elsewhere: grows by u_p). A key's weight at its cast is
-//    relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
+//    1/2. casts=any, and tf32=any: 2 u_p, 2 eta_p, and it may be more than the weight. A key's weight at its
+//    cast is relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
 //    The largest key meets no maximum but its own: its computed logit and that maximum, each off by lambda,
 //    are 2 lambda apart at most, so that its weight is within off = (1 + theta)^2 - 1 of 1. Between 1 - u_p /
@@ -126,7 +126,7 @@
 //    n 2^(emin - p_shift) / W more.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 +
-//              theta)(1 + u_p) and largest head max|v|
+//              theta)(1 + u_p) + eta_p V W and largest head max|v|
 //              pv adds whole codes: gamma_(2 tiles + parts + blocks + split + 4) of it more
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial
 //                sums of `promote`, divided by W

@@ -20,11 +20,14 @@ inline constexpr double kSunk = 200;        // exp(-kSunk) is below kFlush with 
 inline constexpr double kSunkSlope = 1e-6;  // and so it is for a sink of any size, rounded a dozen times
 inline constexpr double kF32Max = std::numeric_limits<float>::max();
 
-// Rounding to a scalar format: relative and absolute error, overflow. Nothing becomes more than 1 + growth
-// times as large.
+// Rounding to a scalar format: relative and absolute error, overflow.
 struct Cast {
-  double u = 0, tiny = 0, largest = kInf, growth = 0;
+  double u = 0, tiny = 0, largest = kInf;
   int emin = -126;
+  // To either neighbour: less than one unit in the last place.
+  Cast anyhow(std::string_view name) const {
+    return {2 * u, 2 * tiny, std::min(largest, scalar_format(name).max_finite), emin};
+  }
 };
 inline Cast cast_to(std::string_view name) {
   const ScalarFormat& f = scalar_format(name);
@@ -32,12 +35,12 @@ inline Cast cast_to(std::string_view name) {
   const double u = std::ldexp(1.0, -(f.fraction_bits + 1));
   // What is up to half a step above the largest number is rounded to it.
   const double largest = f.kind == ScalarKind::integer ? f.max_finite + 0.25 : f.max_finite * (1 + u / 4);
-  return {u, std::ldexp(1.0, emin - f.fraction_bits - 1), largest, u, emin};
+  return {u, std::ldexp(1.0, emin - f.fraction_bits - 1), largest, emin};
 }
-// Of numbers from 0 on, to integers: half a step of any number, whatever its size, and what is less than half
-// a step becomes 0.
-inline Cast cast_to_integers(Cast cast) {
-  cast.u = 0, cast.tiny = 0.5, cast.growth = 1;
+// Of weights: integers err by half a step, whatever the weight.
+inline Cast cast_of_weights(std::string_view name) {
+  Cast cast = cast_to(name);
+  if (scalar_format(name).kind == ScalarKind::integer) cast.u = 0, cast.tiny = 0.5;
   return cast;
 }
 inline int emin_of(std::string_view format_name) {
@@ -187,18 +190,21 @@ struct Kernel {
     once = c.text("merge") == "once", states = c.text("merge") == "states";
     fused_argument = c.text("argument") == "any";
     shares = c.text("weights") == "shares";
+    const bool any_way = c.text("casts") == "any";
     const auto cast_of = [&](std::string_view key) {
-      Cast cast = cast_to(c.text(key));
-      if (rounds_to_tf32_anyhow(c, key)) cast.u *= 2, cast.growth *= 2, cast.tiny *= 2;
-      return cast;
+      const Cast cast = cast_to(c.text(key));
+      return rounds_to_tf32_anyhow(c, key) ? cast.anyhow(c.text(key)) : cast;
     };
-    p = cast_of("p");
-    if (scalar_format(c.text("p")).kind == ScalarKind::integer) p = cast_to_integers(p);
-    p_anyhow = rounds_to_tf32_anyhow(c, "p");
+    const auto stored_as = [&](std::string_view name) {
+      return any_way && name != "f32" ? cast_to(name).anyhow(name) : cast_to(name);
+    };
+    p_anyhow = any_way || rounds_to_tf32_anyhow(c, "p");
+    p = cast_of_weights(c.text("p"));
+    if (p_anyhow) p = p.anyhow(c.text("p"));
     p_exact = c.text("p") == "f32";
     cast_in_sum = !shares && c.text("denominator") == "cast";
     scores_cast = c.text("scores") != "f32";
-    scores = cast_to(c.text("scores"));
+    scores = stored_as(c.text("scores"));
     // What has the format already is not rounded.
     const std::string_view to = c.text("convert");
     converts_k = to != "none" && to != g.k_format;
@@ -208,9 +214,9 @@ struct Kernel {
     q_blocks = quantises_blocks(c.text("q"));
     if (converts_q && !q_blocks) q = cast_of("q");
     scaled_q = converts_q && !q_blocks && !quantises_rows(c.text("q")) ? q : cast_to(g.dtype);
-    dtype = cast_to(g.dtype);
+    dtype = stored_as(g.dtype);
     out_cast = c.text("out") != "dtype" && c.text("out") != g.dtype;
-    out = out_cast ? cast_to(c.text("out")) : dtype;
+    out = out_cast ? stored_as(c.text("out")) : dtype;
     const auto rounds = [](const std::string& name) { return format(name).kind != FormatKind::scalar; };
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);

@@ -105,6 +105,39 @@ TEST(Fp8Weights, integers_err_by_half_a_step_and_not_by_half_of_the_weight) {
   }
 }
 
+double cut(const char* name, double x, double units = 0) {
+  const ScalarFormat& f = scalar_format(name);
+  const double kept = round_to(f, x, {.rounding = Rounding::toward_zero});
+  return kept - units * std::ldexp(1.0, std::ilogb(kept) - f.fraction_bits);
+}
+
+// Kernels that convert by cutting bits off, as some of AMD's are built to: weights, and what is stored.
+TEST(CastAnyhow, numbers_may_be_cut_where_it_is_declared) {
+  const Values logits{0, -0.3F, -0.7F, -1.1F, -1.3F}, v{0, 1, 1, 1, 1};
+  const OpCase c = of_logits(logits, v);
+  const auto of = [&](double units) {
+    double above = 0, sum = 0;
+    for (std::size_t j = 0; j < v.size(); ++j) {
+      const double w = std::exp(static_cast<double>(logits[j]));
+      above += static_cast<double>(v[j]) * (j == 0 ? 1 : cut("bf16", w, units)), sum += w;
+    }
+    return Values{static_cast<float>(above / sum)};
+  };
+  const std::string told = "p=bf16 order=tiles tiles=aligned scaling=scores argument=rounded exp_ulp=0.5";
+  expect_pass(c.truth(told + " casts=any"), of(0));
+  expect_caught(c.truth(told), of(0));
+  expect_caught(c.truth(told + " casts=any"), of(2));
+  EXPECT_THROW((void)c.truth("level=emu order=sequential tiles=aligned scaling=scores sink=last casts=any"),
+               InputError);
+  OpCase narrow = filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"dtype", "bf16"}}, {1}, {1},
+                         {1 + 0.9F * 0x1p-7F});
+  for (const char* word : {"", " out=bf16"}) {
+    expect_pass(narrow.truth(std::string("p=f32 casts=any") + word), Values{1});
+    expect_caught(narrow.truth(std::string("p=f32") + word), Values{1});
+    expect_caught(narrow.truth(std::string("p=f32 casts=any") + word), Values{1 - 0x1p-6F});
+  }
+}
+
 // 40 keys of 2^-10.5 of the largest, which has no V: 0 without a shift, and not with one. Which of the two is
 // declared is seen either way where the order of the tiles says what the weights are relative to.
 TEST(Fp8Weights, a_shift_that_was_left_out_or_that_nobody_declared) {
