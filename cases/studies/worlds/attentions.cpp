@@ -104,7 +104,7 @@ void add_emulated(Lists& lists) {
                            kSteps);
           }
         for (const char* type : {"f16", "bf16"}) {
-          lists.emulated(n, 2, of, with({{"qk", type}}), kSteps);
+          lists.emulated(n, 2, of, with({{"qk", type}, {"q", "f16"}, {"convert", "f16"}}), kSteps);
           lists.emulated(n, 1, of, with({{"scores", type}}), kSteps);
           lists.emulated(n, 1, of, with({{"rowsum", type}}), kSteps);
           lists.emulated(n, 1, of, with({{"pv", type}}), kSteps);
@@ -237,7 +237,8 @@ void add_drawn(Lists& lists) {
       if (!word.empty()) keys.push_back({name, word});
       return word;
     };
-    key("qk", {"", "", "f16", "bf16"});
+    // The emulated kernel's narrow products are of operands whose products f32 holds.
+    const bool converts = !key("qk", {"", "", "f16", "bf16"}).empty() && is_emulated;
     key("scores", {"", "", "", "f16", "bf16"});
     const std::string p = key("p", {"", "f16", "bf16", "e4m3fn", "e5m2"});
     key("p_shift", {"", "", "2", "8"});
@@ -246,8 +247,8 @@ void add_drawn(Lists& lists) {
     key("out", {"", "", "f32", "f16", "bf16"});
     key("exp_ulp", {"", "0.5", "16"});
     key("div_ulp", {"", "0.5", "16"});
-    key("q", {"", "", "f16", "bf16"});
-    key("convert", {"", "", "f16", "bf16"});
+    key("q", {converts ? "f16" : "", converts ? "bf16" : "", "f16", "bf16"});
+    key("convert", {converts ? "f16" : "", converts ? "bf16" : "", "f16", "bf16"});
     key("promote", {"", "", "1"});
     key("argument", {"", "rounded"});
     const bool is_shares = !is_emulated && !is_shaped && !attributes.contains("softcap") &&

@@ -169,7 +169,8 @@ constexpr KeySpec kContract[] = {
      "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
      "step (order=sequential scaling=scores tiles=aligned sink=last, behind the last part of the "
-     "sequence's keys, and merge=any: by logarithms; qk and pv not f64; hidden keys keep their places in "
+     "sequence's keys, and merge=any: by logarithms; qk and pv not f64, narrow qk of products that f32 "
+     "holds; hidden keys keep their places in "
      "blocks): numbers decoded to f32, the exact number rounded once, but for codes under one "
      "scale of the tensor, the head or a row of q, "
      "which "
@@ -178,7 +179,7 @@ constexpr KeySpec kContract[] = {
      "exactly or in f32), the "
      "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
      "each "
-     "sum of it rounded to rowsum, weights before it not; "
+     "sum of it rounded to rowsum, exact or from f32, weights before it not; "
      "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
      "divided by its sum, then weighed by exp of its "
      "log-sum-exp less the largest, and their sum by that of these weights; V's scale on a part's output or "

@@ -28,7 +28,7 @@ struct Kernel {
     if (r.high < 0x1p-126) r.high = 0x1p-126;
     return r;
   }
-  double in_sum(double x) const { return round_to_precision(x, sum); }
+  Interval in_sum(double low, double high) const { return to_type(low, high, sum); }
 };
 
 double f32(double x) { return static_cast<double>(static_cast<float>(x)); }
@@ -63,7 +63,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
       const Interval a =
           part.m == kMinusInfinity ? Interval{0, 0} : kernel.exp_of(part.m - top, part.m - top);
       part.m = top;
-      part.l = {kernel.in_sum(part.l.low * a.low), kernel.in_sum(part.l.high * a.high)};
+      part.l = kernel.in_sum(part.l.low * a.low, part.l.high * a.high);
       rescale_interval(part.o, a, pv, how_.chained(), is_read);
     };
     for (std::int64_t t = range.first; t < range.last; ++t) {
@@ -84,7 +84,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
         p_high[j] = p.exact ? f32(high) : p.round(high);
         if (how_.denominator_cast)
           w = {std::ldexp(p_low[j], -how_.p_shift), std::ldexp(p_high[j], -how_.p_shift)};
-        part.l = {kernel.in_sum(part.l.low + f32(w.low)), kernel.in_sum(part.l.high + f32(w.high))};
+        part.l = kernel.in_sum(part.l.low + f32(w.low), part.l.high + f32(w.high));
       }
       for (std::int64_t b = first; b < last; b += chain) {
         const std::int64_t end = std::min(last, b + chain);
@@ -104,7 +104,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
       const float x_sink = logit.of_sink(*query.sink);
       rise(std::max(part.m, x_sink), false);
       const Interval w = kernel.exp_of(x_sink - part.m, x_sink - part.m);
-      part.l = {kernel.in_sum(part.l.low + f32(w.low)), kernel.in_sum(part.l.high + f32(w.high))};
+      part.l = kernel.in_sum(part.l.low + f32(w.low), part.l.high + f32(w.high));
     }
     parts.push_back(std::move(part));
   }

@@ -27,18 +27,19 @@ bool is_bounded(IntervalColumns& o, std::size_t c) {
 }  // namespace
 
 void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained, bool is_read) {
-  const auto held = [&](double x) {
-    x = static_cast<double>(static_cast<float>(x));
-    if (!chained) return x;
-    if (pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13")
-      return is_read ? static_cast<double>(truncate_e8m13(static_cast<float>(x))) : x;
-    return round_to_precision(x, pv.precision);
+  const bool cut = pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13";
+  const auto held = [&](double low, double high) -> Interval {
+    if (chained && !cut) return to_type(low, high, pv.precision);
+    const auto least = static_cast<float>(low), most = static_cast<float>(high);
+    if (chained && is_read) return {truncate_e8m13(least), truncate_e8m13(most)};
+    return {least, most};
   };
   if (a.low == 1 && a.high == 1) return;
   for (std::size_t c = 0; c < o.low.size(); ++c) {
     if (!is_bounded(o, c)) continue;
-    o.low[c] = held(o.low[c] * (o.low[c] > 0 ? a.low : a.high));
-    o.high[c] = held(o.high[c] * (o.high[c] > 0 ? a.high : a.low));
+    const Interval r =
+        held(o.low[c] * (o.low[c] > 0 ? a.low : a.high), o.high[c] * (o.high[c] > 0 ? a.high : a.low));
+    o.low[c] = r.low, o.high[c] = r.high;
   }
 }
 
@@ -171,18 +172,20 @@ void IntervalSum::widened(std::span<const double> p_low, std::span<const double>
 
 void IntervalSum::scalar(double p_low, double p_high, std::int64_t key, IntervalColumns& to) {
   const float* v = kv_.v.data() + key * kv_.dv;
-  const auto fma_free = [&](double o, double p, double x) {
-    if (how_.precision == kPrecisionF32) {
-      return static_cast<double>(static_cast<float>(o) + static_cast<float>(p) * static_cast<float>(x));
-    }
-    return round_to_precision(o + round_to_precision(p * x, how_.precision), how_.precision);
+  const auto in_f32 = [](double o, double p, double x) {
+    return static_cast<double>(static_cast<float>(o) + static_cast<float>(p) * static_cast<float>(x));
   };
   for (std::size_t c = 0; c < factor_.size(); ++c) {
-    const double x = v[c];
-    const double low = fma_free(to.low[c], x > 0 ? p_low : p_high, x);
-    to.high[c] =
-        p_low == p_high && to.low[c] == to.high[c] ? low : fma_free(to.high[c], x > 0 ? p_high : p_low, x);
-    to.low[c] = low;
+    const double x = v[c], least = x > 0 ? p_low : p_high, most = x > 0 ? p_high : p_low;
+    if (how_.precision == kPrecisionF32) {
+      const double low = in_f32(to.low[c], least, x);
+      to.high[c] = p_low == p_high && to.low[c] == to.high[c] ? low : in_f32(to.high[c], most, x);
+      to.low[c] = low;
+      continue;
+    }
+    const Interval product = to_type(least * x, most * x, how_.precision),
+                   sum = to_type(to.low[c] + product.low, to.high[c] + product.high, how_.precision);
+    to.low[c] = sum.low, to.high[c] = sum.high;
   }
 }
 

@@ -18,6 +18,15 @@
 
 namespace assay::attention_bounds {
 
+// x, exact, to a narrow type: once, or to f32 first, as kernels do that add and multiply in f32.
+inline Interval to_type(double low, double high, const Precision& type) {
+  const auto of_f32 = [&](double x) {
+    return round_to_precision(static_cast<double>(static_cast<float>(x)), type);
+  };
+  return {std::min(round_to_precision(low, type), of_f32(low)),
+          std::max(round_to_precision(high, type), of_f32(high))};
+}
+
 struct IntervalColumns {
   std::vector<double> low, high;
   explicit IntervalColumns(std::size_t n) : low(n), high(n) {}

@@ -229,6 +229,16 @@ double largest_of(const std::vector<float>& values) {
 
 }  // namespace
 
+// Of a number as it enters a sum: of a code under one scale, or decoded to f32.
+int significant_bits(std::string_view name) {
+  const Format& f = format(name);
+  const ScalarFormat* scalar = find_scalar_format(f.kind == FormatKind::scaled ? f.element : f.name);
+  const bool one_scale =
+      f.axis == ScaleAxis::none || f.axis == ScaleAxis::tensor || f.axis == ScaleAxis::head;
+  if (scalar == nullptr || !one_scale) return 24;
+  return scalar->kind == ScalarKind::integer ? scalar->bits : scalar->fraction_bits + 1;
+}
+
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
 // its own tile and of those before it. Of any other, or one that may be another, the levels know no cast and
 // no rescale; at level emu it is refused.
@@ -301,6 +311,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
     return a.kind == Accumulator::Kind::floating && a.precision.p < 24;
   };
   if (!emulated && (is_narrow(how.qk) || is_narrow(how.pv) || is_narrow(how.rowsum))) return base;
+  const std::string_view of_q = q_convert == "none" ? std::string_view(g.dtype) : q_convert,
+                         of_k = convert == "none" ? std::string_view(g.k_format) : convert;
+  if (emulated && is_narrow(how.qk) && significant_bits(of_q) + significant_bits(of_k) > 24)
+    refuse(name, fmt::format("qk={} of q in {} and K in {}: products that f32 holds are emulated", how.qk,
+                             of_q, of_k));
   const attention_bounds::FormatModel dtype(g.dtype);
   const bool twice = how.out != g.dtype;
   const Joined of_logits = Joined::of_logits(problem);

@@ -664,6 +664,31 @@ TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_of_an_f32_of_the_sof
   expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
 }
 
+// h = __float2half(__half2float(h) + w): a sum is rounded to f32, and then to f16. 1 + 2^-11 + 2^-26 is f16's
+// next number, of f32's 1 + 2^-11 the even one: 1.
+TEST(AttentionOfStrangers, a_narrow_row_sum_may_be_formed_in_f32) {
+  const double weight = 0x1p-11 + 0x1p-26;
+  const auto logit = static_cast<float>(std::log(weight));
+  OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1"}}, {1}, {0, logit}, {1, 0});
+  const Truth t = c.truth(
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 rowsum=f16");
+  expect_pass(t, Values{1});
+  expect_pass(t, Values{1 / (1 + 0x1p-10F)});
+  expect_caught(t, Values{1 / (1 + 0x1p-9F)});
+}
+
+// Products of f32 numbers are rounded twice by a kernel that computes in f32, and once by none.
+TEST(AttentionOfStrangers, narrow_products_of_wide_operands_are_not_emulated) {
+  const std::string emu = "level=emu order=sequential tiles=aligned scaling=scores sink=last qk=";
+  const OpCase wide = equal({{"kv", "f16"}}, {1, 2}),
+               narrow = equal({{"kv", "f16"}, {"dtype", "f16"}}, {1, 2});
+  for (const char* sum : {"f16", "bf16"}) {
+    EXPECT_THROW((void)wide.truth(emu + sum), InputError) << sum;
+    expect_pass(wide.truth(emu + sum + " q=f16"), Values{1.5F});
+    expect_pass(narrow.truth(emu + sum), Values{1.5F});
+  }
+}
+
 // f32(f32(k.scale / sqrt(2)) q.scale): the host's product of doubles, then the kernel's.
 TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_first_and_then_in_f32) {
   const float largest = 2.9266185760498047F, of_q = largest / 448, of_k = 0.17830264568328857F;
