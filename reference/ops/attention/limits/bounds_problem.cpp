@@ -179,10 +179,15 @@ Operands operands(std::span<const double> q, std::string_view convert, double di
 }
 
 // What a logit may be multiplied by: scales, the softmax scale as an f32 or not yet, are multiplied in any
-// order, each product exactly or in f32, and what comes of it is an f32.
-std::vector<double> products_of_scales(double scale, double of_k, double of_q) {
-  std::vector<double> r{scale * of_k * of_q};
-  for (const double a : {scale, static_cast<double>(static_cast<float>(scale))})
+// order, each product exactly or in f32, and what comes of it is an f32. 1 / sqrt(d) is that number, or the
+// quotient of its square root, both in f32.
+std::vector<double> products_of_scales(const AttentionGeometry& g, double of_k, double of_q) {
+  std::vector<double> r{g.scale * of_k * of_q};
+  const auto width = static_cast<double>(g.d);
+  const float of_width = g.scale == 1 / std::sqrt(width) ? 1 / std::sqrt(static_cast<float>(width))
+                                                         : static_cast<float>(g.scale);
+  for (const double a :
+       {g.scale, static_cast<double>(static_cast<float>(g.scale)), static_cast<double>(of_width)})
     for (const auto& [x, y, z] : {std::array{a, of_k, of_q}, {a, of_q, of_k}, {of_k, of_q, a}}) {
       const long double first = static_cast<long double>(x) * y;
       for (const long double product : {first, static_cast<long double>(static_cast<float>(first))}) {
@@ -397,8 +402,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
         for (const std::vector<float>& q : given.q)
           for (const double q_scale : given.scales) {
             if (emulated)
-              for (const double scale : products_of_scales(g.scale, k_in->scale, q_scale))
-                hull_with(q, scale);
+              for (const double scale : products_of_scales(g, k_in->scale, q_scale)) hull_with(q, scale);
             else
               hull_with(q, g.scale * k_in->scale * q_scale);
           }

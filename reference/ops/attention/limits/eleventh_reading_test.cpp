@@ -689,6 +689,24 @@ TEST(AttentionOfStrangers, narrow_products_of_wide_operands_are_not_emulated) {
   }
 }
 
+// 1.0f / sqrtf(96) is one step of f32 below f32(1 / sqrt(96)).
+TEST(AttentionOfStrangers, the_softmax_scale_may_be_a_quotient_in_f32) {
+  Values q(96, 0), k(2 * 96, 0);
+  q[0] = 96, k[0] = 1000, k[96] = 999.5F;
+  const OpCase c = filled({{"d", "96"}, {"dv", "1"}, {"len", "2"}}, q, k, {1, 0});
+  const float stepped = 1 / std::sqrt(96.0F), direct = static_cast<float>(1 / std::sqrt(96.0));
+  ASSERT_NE(stepped, direct);
+  const std::string words =
+      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5";
+  for (const float scale : {stepped, direct, direct * (1 + 0x1p-12F)}) {
+    const auto w = static_cast<float>(std::exp(static_cast<double>(95952 * scale - 96000 * scale)));
+    if (scale == stepped || scale == direct)
+      expect_pass(c.truth(words), Values{1 / (1 + w)});
+    else
+      expect_caught(c.truth(words), Values{1 / (1 + w)});
+  }
+}
+
 // f32(f32(k.scale / sqrt(2)) q.scale): the host's product of doubles, then the kernel's.
 TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_first_and_then_in_f32) {
   const float largest = 2.9266185760498047F, of_q = largest / 448, of_k = 0.17830264568328857F;
