@@ -192,6 +192,42 @@ std::vector<Case> StrangerLine::singles() {
   return cases_of(found);
 }
 
+std::vector<Case> StrangerLine::histories(std::set<std::string>& seen, std::size_t most) {
+  const auto behind = [](Case last, Case first) {
+    first.backend.clear();
+    last.after = {first.line()};
+    return last;
+  };
+  const auto is_kernel = [](const Factor& f) { return f.keys.front() == "variant"; };
+  const auto kernel = static_cast<std::size_t>(std::ranges::find_if(factors_, is_kernel) - factors_.begin());
+  std::vector<Case> cases;
+  for (std::size_t f = 0; f < factors_.size(); ++f) {
+    const auto spec = std::ranges::find(op_->attributes, factors_[f].keys.front(), &KeySpec::name);
+    if (factors_[f].keys.size() > 1 || spec == op_->attributes.end() ||
+        (spec->kind != KeyKind::real && spec->kind != KeyKind::word) ||
+        seen.contains(factors_[f].keys.front()))
+      continue;
+    const std::size_t kernels = kernel < factors_.size() ? factors_[kernel].values.size() : 1;
+    for (std::size_t k = 0; k < kernels; ++k) {
+      Choice one = base_;
+      if (kernel < factors_.size()) one[kernel] = k;
+      std::vector<Choice> others;
+      for (std::size_t v = 0; v < factors_[f].values.size(); ++v)
+        if (v != base_[f]) others.emplace_back(one)[f] = v;
+      std::vector<Choice> asked = others;
+      asked.insert(asked.begin(), one);
+      const std::vector<std::string> refused = reasons(asked);
+      const auto taken = std::ranges::find(refused.begin() + 1, refused.end(), "");
+      if (!refused[0].empty() || taken == refused.end() || cases.size() + 2 > most) continue;
+      const std::vector<Case> two =
+          cases_of({one, others[static_cast<std::size_t>(taken - refused.begin() - 1)]});
+      cases.push_back(behind(two[0], two[1])), cases.push_back(behind(two[1], two[0]));
+      seen.insert(factors_[f].keys.front());
+    }
+  }
+  return cases;
+}
+
 double StrangerLine::cost(const Case& c) { return elements(c) + kTermPerElement * work(c); }
 
 std::vector<Case> StrangerLine::cases_of(const std::vector<Choice>& choices) const {

@@ -50,6 +50,11 @@ class StrangerLine {
   // Each value alone beside those of the base.
   std::vector<Case> singles();
 
+  // Calls behind a call that differs in one word or real number alone, of the same inputs and by the same
+  // kernel: what a kernel keeps of an earlier call. At most so many; of keys that are not in `seen`, which
+  // grows.
+  std::vector<Case> histories(std::set<std::string>& seen, std::size_t most);
+
   // What judging the case costs, among others.
   static double cost(const Case& c);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <set>
 
 #include "harness/stranger_line.hpp"
 #include "harness/suites.hpp"
@@ -15,7 +16,10 @@ namespace assay {
 namespace {
 
 // Of each line so many cases in a round; within one the cheap ones come first.
-constexpr std::size_t kRound = 8;
+constexpr std::size_t kRound = 7;
+
+// Of each line so many calls behind another, at most.
+constexpr std::size_t kHistories = 24;
 
 std::string factors_file() { return suites_directory() + "/strangers.factors"; }
 
@@ -60,11 +64,15 @@ GeneratedSuite generate(const std::vector<SuiteLine>& factors, const StrangerSui
     suite.asked = reach.asked(), suite.waits = reach.waits();
     return suite;
   }
-  while (!lines.empty() && suite.lines.size() < wanted.most) {
+  std::map<std::string, std::set<std::string>> seen;  // keys of histories, by op
+  for (int rounds = 0; !lines.empty() && suite.lines.size() < wanted.most; ++rounds) {
     for (auto line = lines.begin(); line != lines.end();) {
       const auto cases = line->next(kRound);
       add(*line, cases);
-      line = cases.size() < kRound ? lines.erase(line) : std::next(line);
+      const bool ends = cases.size() < kRound;
+      if (rounds == 1 || (rounds == 0 && ends))
+        add(*line, line->histories(seen[std::string(line->op().name)], kHistories));
+      line = ends ? lines.erase(line) : std::next(line);
     }
     take_up(round, suite);
   }

@@ -140,6 +140,11 @@ void equal_maxima(const FaultSite& site, Values& values) {
     const float most = *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(row));
     x[first + Stream(site.seed, "fault").below(first, row)] = most;
     x[first + row - 1] = most;
+    if (site.op.name != "argmax" || first / row % 2 == 0 || row < 2) continue;
+    // -0 in front of 0: the greater one by their bits, and neither as numbers.
+    for (std::size_t i = first; i < first + row; ++i) x[i] = -std::fabs(x[i]) - 1;
+    x[first + Stream(site.seed, "fault").below(first, row - 1)] = -0.0F;
+    x[first + row - 1] = 0;
   }
 }
 

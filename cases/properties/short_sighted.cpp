@@ -334,7 +334,7 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   }
   std::snprintf(d->contract, sizeof d->contract, "%s",
                 picks || to_q8_0 || decodes ? ""
-                : quantizes                 ? to_int8_row ? "round=nearest_even int_range=full absmax=finite"
+                : quantizes                 ? to_int8_row ? "round=nearest_even int_range=full"
                                               : to_bf16   ? "round=nearest_even overflow=ieee"
                                                           : "round=nearest_even overflow=saturate"
                 : attends && std::strncmp(c->variant, "fp8_", 4) == 0 ? "qk=f32 p=e4m3fn p_shift=8 pv=f32"

@@ -125,9 +125,9 @@ def names(witness):
     return [kernel["name"] for kernel in witness["kernels"]]
 
 
-def call(variant, offsets=True):
+def call(variant, offsets=True, stride=None):
     def tensor(name, offset):
-        t = {"name": name, "format": "f32", "shape": [ROWS, COLS], "stride": [STRIDE, 4]}
+        t = {"name": name, "format": "f32", "shape": [ROWS, COLS], "stride": [stride or STRIDE, 4]}
         return {**t, "offset": offset} if offsets else t
     return {"op": "twice", "variant": variant, "attributes": [["rows", str(ROWS)]],
             "inputs": [tensor("x", X)],
@@ -149,7 +149,10 @@ def protocol(fake_witness):
         declared = opened.ask(type="declare", call=call("", offsets=False))
         same(declared, {"type": "declared", "contract": "out=f32", "path": "twice",
                         "promises": "deterministic=yes"})
-        same(opened.ask(type="declare", call=call("aligned", False))["alignment"], 64)
+        for stride in (4 * COLS, 4 * COLS + 64):
+            same(opened.ask(type="declare", call=call("aligned", False, stride))["alignment"], 64)
+        same(opened.ask(type="declare", call=call("aligned", False, 4 * COLS + 4)),
+             {"type": "unsupported", "reason": "x: rows 16 bytes apart, and an alignment of 64 is demanded"})
         same(opened.ask(type="declare", call=call("odd", False)),
              {"type": "failed", "reason": "ValueError: alignment=48: a power of two is allowed"})
         same(opened.ask(type="declare", call=call("refuses", False)),

@@ -182,7 +182,9 @@ constexpr KeySpec kContract[] = {
      "sum of it rounded to rowsum, exact or from f32, weights before it not; "
      "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
      "divided by its sum, then weighed by exp of its "
-     "log-sum-exp less the largest, and their sum by that of these weights; V's scale on a part's output or "
+     "log-sum-exp less the largest, added from the first part on, and their sum by that of these weights; "
+     "V's "
+     "scale on a part's output or "
      "on the merged one; replay: bits",
      {},
      "replay: schedule!=none scores=f32 out=dtype"},
