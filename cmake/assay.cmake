@@ -70,8 +70,8 @@ function(assay_precompiled_from headers)
   endif()
 endfunction()
 
-# assay_drives(TARGET): nothing here takes time: it starts, asks, orders and writes what others compute. A third
-# less to compile.
+# assay_drives(TARGET): nothing here takes time: it starts, asks, orders and writes what others compute.
+# A third less to compile.
 function(assay_drives target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()

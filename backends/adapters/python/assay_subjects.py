@@ -351,7 +351,8 @@ class Subject:
         for t in (*call.inputs.values(), *call.outputs.values()):
             if t.elements > t.shape[-1]:
                 need(not 0 < t.stride[-2] - t.row_bytes < alignment,
-                     f"{t.name}: rows {t.stride[-2]} bytes apart, and an alignment of {alignment} is demanded")
+                     f"{t.name}: rows {t.stride[-2]} bytes apart, "
+                     f"and an alignment of {alignment} is demanded")
         return alignment
 
     def arguments(self, call):

@@ -101,9 +101,9 @@
 //    but the largest key D <= 4 max|v| (1 - 1/W): a row that one key holds alone has none (keys at 0 and
 //    -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than
-//    the weight itself (zero is a number of the format and rounding is to nearest). Integers: u_p = 0, eta_p =
-//    1/2. casts=any, and tf32=any: 2 u_p, 2 eta_p, and it may be more than the weight. A key's weight at its
-//    cast is relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
+//    the weight itself (zero is a number of the format and rounding is to nearest). Integers: u_p = 0,
+//    eta_p = 1/2. casts=any, and tf32=any: 2 u_p, 2 eta_p, and it may be more than the weight. A key's weight
+//    at its cast is relative to a running maximum <= m, so after the rescales the absolute part only shrinks:
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
 //    The largest key meets no maximum but its own: its computed logit and that maximum, each off by lambda,
 //    are 2 lambda apart at most, so that its weight is within off = (1 + theta)^2 - 1 of 1. Between 1 - u_p /
