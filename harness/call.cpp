@@ -46,13 +46,14 @@ BufferPlane make_plane(const std::string& tensor, const PlaneSpec& spec, const C
                         static_cast<std::size_t>(format(spec.format).block_elements);
     plane.unit_bytes = spec.bytes / std::max<std::size_t>(1, blocks);
   }
-  if ((c.layout == "gaps" || c.layout == "unaligned") && spec.shape.size() >= 2) {
-    const std::int64_t gap = c.layout == "gaps" ? kGapBytes : static_cast<std::int64_t>(plane.unit_bytes);
+  const std::int64_t behind_entry = c.layout == "unaligned" ? static_cast<std::int64_t>(plane.unit_bytes) : 0,
+                     behind_row = c.layout == "gaps" ? kGapBytes : behind_entry;
+  if (behind_row > 0 && spec.shape.size() >= 2) {
     plane.stride.assign(spec.shape.size(), 0);
     const std::int64_t rows = element_count(spec.shape) / spec.shape.back();
-    plane.stride[spec.shape.size() - 2] = static_cast<std::int64_t>(spec.bytes) / rows + gap;
+    plane.stride[spec.shape.size() - 2] = static_cast<std::int64_t>(spec.bytes) / rows + behind_row;
     for (std::size_t a = spec.shape.size() - 2; a-- > 0;)
-      plane.stride[a] = plane.stride[a + 1] * spec.shape[a + 1] + (c.layout == "unaligned" ? gap : 0);
+      plane.stride[a] = plane.stride[a + 1] * spec.shape[a + 1] + behind_entry;
   }
   if (c.layout == "far" && spec.shape.size() >= 2) set_far_strides(plane);
   return plane;

@@ -208,19 +208,17 @@ std::vector<Case> StrangerLine::histories(std::set<std::string>& seen, std::size
         seen.contains(factors_[f].keys.front()))
       continue;
     const std::size_t kernels = kernel < factors_.size() ? factors_[kernel].values.size() : 1;
-    for (std::size_t k = 0; k < kernels; ++k) {
+    for (std::size_t k = 0; k < kernels && cases.size() + 2 <= most; ++k) {
       Choice one = base_;
       if (kernel < factors_.size()) one[kernel] = k;
-      std::vector<Choice> others;
+      std::vector<Choice> choices{one};
       for (std::size_t v = 0; v < factors_[f].values.size(); ++v)
-        if (v != base_[f]) others.emplace_back(one)[f] = v;
-      std::vector<Choice> asked = others;
-      asked.insert(asked.begin(), one);
-      const std::vector<std::string> refused = reasons(asked);
-      const auto taken = std::ranges::find(refused.begin() + 1, refused.end(), "");
-      if (!refused[0].empty() || taken == refused.end() || cases.size() + 2 > most) continue;
+        if (v != base_[f]) choices.emplace_back(one)[f] = v;
+      const std::vector<std::string> refused = reasons(choices);
+      const auto other = std::ranges::find(refused.begin() + 1, refused.end(), "");
+      if (!refused[0].empty() || other == refused.end()) continue;
       const std::vector<Case> two =
-          cases_of({one, others[static_cast<std::size_t>(taken - refused.begin() - 1)]});
+          cases_of({one, choices[static_cast<std::size_t>(other - refused.begin())]});
       cases.push_back(behind(two[0], two[1])), cases.push_back(behind(two[1], two[0]));
       seen.insert(factors_[f].keys.front());
     }

@@ -28,6 +28,15 @@ std::span<std::byte> payload_bytes(Encoded& tensor, std::int64_t first, std::int
   return std::span(bytes).subspan(begin, end - begin);
 }
 
+namespace {
+
+void write_code(Encoded& tensor, std::int64_t element, std::uint32_t code) {
+  const auto bytes = payload_bytes(tensor, element, 1);
+  std::memcpy(bytes.data(), &code, bytes.size());
+}
+
+}  // namespace
+
 void put_code(const FaultSite& site, Encoded& tensor, std::int64_t element, double special) {
   const ScalarFormat* scalar = find_scalar_format(tensor.planes.front().spec.format);
   if (scalar == nullptr || !has_nan(*scalar) || (std::isinf(special) && scalar->specials != Specials::ieee))
@@ -35,9 +44,7 @@ void put_code(const FaultSite& site, Encoded& tensor, std::int64_t element, doub
             fmt::format("a format whose codes can hold {}; those of {} cannot", special, tensor.format));
   EncodePolicy ieee;
   ieee.overflow = Overflow::ieee;
-  const std::uint32_t code = encode(*scalar, special, ieee);
-  const auto bytes = payload_bytes(tensor, element, 1);
-  std::memcpy(bytes.data(), &code, bytes.size());
+  write_code(tensor, element, encode(*scalar, special, ieee));
 }
 
 std::span<std::int32_t> entries(TensorSet& set, const FaultSite& site, std::string_view index_tensor) {
@@ -127,9 +134,7 @@ void nan_all_ones(const FaultSite& site, TensorSet& set) {
     no_site(site, "a first tensor in f32, f16 or bf16");
   const std::uint32_t code = (std::uint32_t{1} << (scalar->bits - 1)) - 1;
   const auto count = static_cast<std::uint64_t>(element_count(tensor.shape));
-  const auto element = static_cast<std::int64_t>(Stream(site.seed, "fault").below(0, count));
-  const auto bytes = payload_bytes(tensor, element, 1);
-  std::memcpy(bytes.data(), &code, bytes.size());
+  write_code(tensor, static_cast<std::int64_t>(Stream(site.seed, "fault").below(0, count)), code);
 }
 
 // A format with a sign and more than one NaN has NaNs that no encoder here writes. Each tensor of such codes
@@ -148,8 +153,7 @@ void negative_nan(const FaultSite& site, TensorSet& set) {
                                   ? key_elements(site, "v", 0, seldom_seen_key(site), 0)
                                   : KeyElements{0, element_count(t.shape)};
     const auto chosen = stream.below(1, static_cast<std::uint64_t>(among.count));
-    const auto bytes = payload_bytes(tensor, among.first + static_cast<std::int64_t>(chosen), 1);
-    std::memcpy(bytes.data(), &code, bytes.size());
+    write_code(tensor, among.first + static_cast<std::int64_t>(chosen), code);
   };
   std::vector<const TensorSpec*> tensors;
   for (const TensorSpec& t : site.tensors) {

@@ -310,7 +310,7 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   const bool f32 = all_in(c->inputs, c->input_count, "f32");
   const bool to_bf16 = all_in(c->outputs, c->output_count, "bf16");
   const bool to_q8_0 = all_in(c->outputs, c->output_count, "q8_0");
-  const bool to_int8_row = !is_default(c, "to", "") && is_default(c, "to", "int8_row");
+  const bool to_int8_row = is_default(c, "to", "int8_row");
   const bool decodes = op == "dequantize" && all_in(c->inputs, c->input_count, "e4m3fn") &&
                        all_in(c->outputs, c->output_count, "f32");
   const bool picks = op == "argmax" && f32 && is_default(c, "checked", "no");

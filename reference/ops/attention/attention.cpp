@@ -175,14 +175,11 @@ void refuse_what_holds_no_weights(const Contract& contract) {
 // Whether each number of `narrow` is one of `wide`.
 bool holds(const ScalarFormat& wide, const ScalarFormat& narrow) {
   if (wide.kind == ScalarKind::power_of_two || narrow.kind == ScalarKind::power_of_two) return false;
-  const auto digits = [](const ScalarFormat& f) {
-    return f.kind == ScalarKind::integer ? f.bits - (f.is_signed ? 1 : 0) : f.fraction_bits + 1;
-  };
   const auto last_place = [](const ScalarFormat& f) {
     return f.kind == ScalarKind::integer ? 0 : 1 - f.bias - f.fraction_bits;
   };
   return wide.name == narrow.name ||
-         (digits(wide) >= digits(narrow) && last_place(wide) <= last_place(narrow) &&
+         (significant_bits(wide) >= significant_bits(narrow) && last_place(wide) <= last_place(narrow) &&
           wide.max_finite >= narrow.max_finite && (wide.is_signed || !narrow.is_signed));
 }
 bool takes_all_of(const MatrixUnit& unit, std::string_view format) {

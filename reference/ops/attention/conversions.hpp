@@ -79,6 +79,10 @@ struct QuantisedRow {
   std::vector<Other> others;  // the undecided codes, and what else they may be
   bool decidable = true;      // false: a / F may underflow, any code may be another
 };
+// Of a number, without its sign.
+inline int significant_bits(const ScalarFormat& f) {
+  return f.kind == ScalarKind::integer ? f.bits - (f.is_signed ? 1 : 0) : f.fraction_bits + 1;
+}
 bool quantises_rows(std::string_view q_contract);    // q=e4m3fn|e4m3fnuz|e5m2
 bool quantises_blocks(std::string_view q_contract);  // q=q8_0|q8_1
 // Whether this key (q, convert, p) says tf32 and tf32= leaves open how: a number errs by less than one unit

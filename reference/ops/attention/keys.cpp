@@ -176,16 +176,14 @@ constexpr KeySpec kContract[] = {
      "which "
      "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "
      "product fused but by a unit; the scale (all scales as one f32, multiplied in any order, each product "
-     "exactly or in f32, and 1 / sqrt(d) itself so or by steps in f32), the "
-     "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
+     "exactly or in f32, and 1 / sqrt(d) itself so or by steps in f32), the difference and exp in base e, "
      "each "
-     "sum of it rounded to rowsum, exact or from f32, weights before it not; "
-     "registers rescaled in their own type (one of 14 bits is cut where its unit reads it); each part "
-     "divided by its sum, then weighed by exp of its "
-     "log-sum-exp less the largest, added from the first part on, and their sum by that of these weights; "
-     "V's "
-     "scale on a part's output or "
-     "on the merged one; replay: bits",
+     "rounded in f32; weights times 2^p_shift, their row sum without it, each sum of it rounded to rowsum, "
+     "exact or from f32, weights before it not; registers rescaled in their own type (one of 14 bits is cut "
+     "where its unit reads it); each part divided by its sum, then weighed by exp of its log-sum-exp less "
+     "the "
+     "largest, added from the first part on, and their sum by that of these weights; V's scale on a part's "
+     "output or on the merged one; replay: bits",
      {},
      "replay: schedule!=none scores=f32 out=dtype"},
     kScheduleKey,

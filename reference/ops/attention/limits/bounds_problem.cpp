@@ -235,13 +235,13 @@ double largest_of(const std::vector<float>& values) {
 }  // namespace
 
 // Of a number as it enters a sum: of a code under one scale, or decoded to f32.
-int significant_bits(std::string_view name) {
+int operand_bits(std::string_view name) {
   const Format& f = format(name);
   const ScalarFormat* scalar = find_scalar_format(f.kind == FormatKind::scaled ? f.element : f.name);
   const bool one_scale =
       f.axis == ScaleAxis::none || f.axis == ScaleAxis::tensor || f.axis == ScaleAxis::head;
   if (scalar == nullptr || !one_scale) return 24;
-  return scalar->kind == ScalarKind::integer ? scalar->bits : scalar->fraction_bits + 1;
+  return significant_bits(*scalar);
 }
 
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
@@ -318,7 +318,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (!emulated && (is_narrow(how.qk) || is_narrow(how.pv) || is_narrow(how.rowsum))) return base;
   const std::string_view of_q = q_convert == "none" ? std::string_view(g.dtype) : q_convert,
                          of_k = convert == "none" ? std::string_view(g.k_format) : convert;
-  if (emulated && is_narrow(how.qk) && significant_bits(of_q) + significant_bits(of_k) > 24)
+  if (emulated && is_narrow(how.qk) && operand_bits(of_q) + operand_bits(of_k) > 24)
     refuse(name, fmt::format("qk={} of q in {} and K in {}: products that f32 holds are emulated", how.qk,
                              of_q, of_k));
   const attention_bounds::FormatModel dtype(g.dtype);

@@ -229,7 +229,7 @@ struct Kernel {
     shift_rounds = c.number("p_shift") != std::floor(c.number("p_shift"));
     if (!p_exact) {  // what a weight of 1 is cast to, where a weight near it is too
       const ScalarFormat& f = scalar_format(c.text("p"));
-      const double near = p.u == 0 ? 0x1p-10 : p.u / 8, cast = round_to(f, p_scale * (1 - near));
+      const double near = p.u / 8, cast = round_to(f, p_scale * (1 - near));
       largest_cast = cast == round_to(f, p_scale * (1 + near)) ? std::fabs(cast / p_scale - 1) : kInf;
     }
     const auto unit_of = [](const Accumulator& a) {

@@ -325,8 +325,7 @@ TEST(AttentionOfStrangers, a_shift_may_leave_apart_from_the_scale_of_v) {
   OpCase c =
       filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"v", "e5m2_tensor"}, {"k", "f32"}}, {1}, {0}, {57344});
   const float scale = 0x1p-110F;
-  for (Plane& plane : c.set.at("v").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  set_scale(c, "v", scale);
   const float right = 57344.0F * scale;
   for (const char* level : {"emu", "ca", "detap"}) {
     const std::string words = std::string("order=sequential tiles=aligned scaling=scores sink=last p=bf16 ") +
@@ -340,8 +339,7 @@ TEST(AttentionOfStrangers, the_scale_of_v_may_be_divided_by_the_row_sum_first) {
   OpCase c =
       filled({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"v", "e4m3fn_head"}, {"k", "f32"}}, {1}, {0}, {448});
   const float scale = 1.90173e-38F;
-  for (Plane& plane : c.set.at("v").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  set_scale(c, "v", scale);
   const float joined = (1.0F / 256.0F) * scale, got = 256.0F * 448.0F * joined;
   for (const char* level : {"ca", "detap", "detord"}) {
     const std::string words =
@@ -389,8 +387,7 @@ TEST(AttentionOfStrangers, a_soft_cap_may_be_joined_with_the_scales_of_a_logit) 
                      {"softcap", "1e6"}},
                     {8e33F}, {127, 0}, {1, 0});
   const float scale = 1e-28F;
-  for (Plane& plane : c.set.at("k").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  set_scale(c, "k", scale);
   const float joined = scale * 1e-8F / 1e6F, dot = 127 * 8e33F;
   const auto out = [&](double constant) {
     const double logit = 1e6 * std::tanh(static_cast<double>(dot) * constant);
@@ -552,8 +549,7 @@ TEST(AttentionOfStrangers, scales_of_a_logit_are_multiplied_exactly_or_in_f32) {
       filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "0.3"}, {"k", "e4m3fn_tensor"}, {"v", "f32"}},
              {448 * 0.7F}, {448, 0}, {1, 0});
   const float scale = 0x1.000006p-13F, of_q = 448 * 0.7F / 448;
-  for (Plane& plane : c.set.at("k").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &scale, sizeof scale);
+  set_scale(c, "k", scale);
   const float exact = static_cast<float>(0.3 * static_cast<double>(scale) * static_cast<double>(of_q)),
               rounded = 0.3F * scale * of_q;
   ASSERT_NE(exact, rounded);
@@ -649,21 +645,6 @@ TEST(AttentionOfStrangers, p_shift_may_be_added_to_a_fused_argument) {
   }
 }
 
-// f32(1 / sqrt(2)) k.scale q.scale as one exact product, rounded once.
-TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_of_an_f32_of_the_softmax_scale) {
-  const float largest = 4.733487129211426F, of_q = largest / 448, of_k = 0.17614305019378662F;
-  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"k", "int8_tensor"}, {"v", "f32"}}, {largest, 0},
-                    {127, 0, 126, 0}, {1, 0});
-  for (Plane& plane : c.set.at("k").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &of_k, sizeof of_k);
-  const auto once = static_cast<float>(static_cast<double>(0x1.6a09e6p-1F) * of_q * of_k);
-  const auto w = static_cast<float>(std::exp(static_cast<double>(448 * 126 * once - 448 * 127 * once)));
-  const Truth t = c.truth(
-      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn");
-  expect_pass(t, Values{1 / (1 + w)});
-  expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
-}
-
 // h = __float2half(__half2float(h) + w): a sum is rounded to f32, and then to f16. 1 + 2^-11 + 2^-26 is f16's
 // next number, of f32's 1 + 2^-11 the even one: 1.
 TEST(AttentionOfStrangers, a_narrow_row_sum_may_be_formed_in_f32) {
@@ -707,19 +688,23 @@ TEST(AttentionOfStrangers, the_softmax_scale_may_be_a_quotient_in_f32) {
   }
 }
 
-// f32(f32(k.scale / sqrt(2)) q.scale): the host's product of doubles, then the kernel's.
-TEST(AttentionOfStrangers, scales_may_be_multiplied_exactly_first_and_then_in_f32) {
-  const float largest = 2.9266185760498047F, of_q = largest / 448, of_k = 0.17830264568328857F;
-  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"k", "int8_tensor"}, {"v", "f32"}}, {largest, 0},
-                    {127, 0, 126, 0}, {1, 0});
-  for (Plane& plane : c.set.at("k").planes)
-    if (plane.spec.suffix == ".scale") std::memcpy(plane.bytes.data(), &of_k, sizeof of_k);
-  const float scale = static_cast<float>(static_cast<double>(of_k) / std::sqrt(2.0)) * of_q;
-  const auto w = static_cast<float>(std::exp(static_cast<double>(448 * 126 * scale - 448 * 127 * scale)));
-  const Truth t = c.truth(
-      "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn");
-  expect_pass(t, Values{1 / (1 + w)});
-  expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
+// The scales of q's codes, of K and of the softmax, 1 / sqrt(2), as one f32: f32(1 / sqrt(2)) times both,
+// exact and rounded once; and f32(k.scale / sqrt(2)), the host's product of doubles, times q's in the kernel.
+TEST(AttentionOfStrangers, three_scales_may_be_multiplied_exactly_and_in_f32) {
+  const auto check = [](float largest, float of_k, float scale) {
+    OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}, {"k", "int8_tensor"}, {"v", "f32"}},
+                      {largest, 0}, {127, 0, 126, 0}, {1, 0});
+    set_scale(c, "k", of_k);
+    const auto w = static_cast<float>(std::exp(static_cast<double>(448 * 126 * scale - 448 * 127 * scale)));
+    const Truth t = c.truth(
+        "level=emu order=sequential tiles=aligned scaling=scores sink=last exp_ulp=0.5 div_ulp=0.5 q=e4m3fn");
+    expect_pass(t, Values{1 / (1 + w)});
+    expect_caught(t, Values{1 / (1 + w) * (1 - 0x1p-16F)});
+  };
+  const float once = 4.733487129211426F, twice = 2.9266185760498047F, k_once = 0.17614305019378662F,
+              k_twice = 0.17830264568328857F;
+  check(once, k_once, static_cast<float>(static_cast<double>(0x1.6a09e6p-1F) * (once / 448) * k_once));
+  check(twice, k_twice, static_cast<float>(static_cast<double>(k_twice) / std::sqrt(2.0)) * (twice / 448));
 }
 
 // 448 exp(0) is the largest number of e4m3fn, and so is what is half a step above.
