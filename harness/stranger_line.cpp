@@ -215,10 +215,10 @@ std::vector<Case> StrangerLine::histories(std::set<std::string>& seen, std::size
       for (std::size_t v = 0; v < factors_[f].values.size(); ++v)
         if (v != base_[f]) choices.emplace_back(one)[f] = v;
       const std::vector<std::string> refused = reasons(choices);
-      const auto other = std::ranges::find(refused.begin() + 1, refused.end(), "");
-      if (!refused[0].empty() || other == refused.end()) continue;
-      const std::vector<Case> two =
-          cases_of({one, choices[static_cast<std::size_t>(other - refused.begin())]});
+      std::size_t other = choices.size() - 1;  // the last that is taken
+      while (other > 0 && !refused[other].empty()) --other;
+      if (!refused[0].empty() || other == 0) continue;
+      const std::vector<Case> two = cases_of({one, choices[other]});
       cases.push_back(behind(two[0], two[1])), cases.push_back(behind(two[1], two[0]));
       seen.insert(factors_[f].keys.front());
     }

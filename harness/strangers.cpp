@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <ranges>
 #include <set>
+#include <utility>
 
 #include "harness/stranger_line.hpp"
 #include "harness/suites.hpp"
@@ -64,18 +66,21 @@ GeneratedSuite generate(const std::vector<SuiteLine>& factors, const StrangerSui
     suite.asked = reach.asked(), suite.waits = reach.waits();
     return suite;
   }
+  // Behind the first round; of the last lines first, whose values lie far apart.
   std::map<std::string, std::set<std::string>> seen;  // keys of histories, by op
-  for (int rounds = 0; !lines.empty() && suite.lines.size() < wanted.most; ++rounds) {
+  for (StrangerLine& line : std::views::reverse(lines))
+    add(line, line.histories(seen[std::string(line.op().name)], kHistories));
+  std::vector<Made> late = std::exchange(round, {});
+  while (!lines.empty() && suite.lines.size() < wanted.most) {
     for (auto line = lines.begin(); line != lines.end();) {
       const auto cases = line->next(kRound);
       add(*line, cases);
-      const bool ends = cases.size() < kRound;
-      if (rounds == 1 || (rounds == 0 && ends))
-        add(*line, line->histories(seen[std::string(line->op().name)], kHistories));
-      line = ends ? lines.erase(line) : std::next(line);
+      line = cases.size() < kRound ? lines.erase(line) : std::next(line);
     }
     take_up(round, suite);
+    round = std::exchange(late, {});
   }
+  take_up(round, suite);
   suite.asked = reach.asked(), suite.waits = reach.waits();
   if (suite.lines.size() > wanted.most) suite.lines.resize(wanted.most);
   return suite;
